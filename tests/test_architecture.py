@@ -92,8 +92,8 @@ HOMES = {
     "pyarrow": ("report/frames.py",),
 }
 BARRED = {"numpy": ("model/", "judge/", "report/")} | dict.fromkeys(["pickle", "_pickle", "shelve", "marshal"], ("",))
-# Where a module may be imported by a name that is not written there: the lazy names, and the two registries.
-UNSEEN_DOORS = {"__init__.py", "api/__init__.py", "store/registry.py", "frameworks/registry.py"}
+# Where a module may be imported by a name that is not written there: the lazy names and commands, and the two registries.
+UNSEEN_DOORS = {"__init__.py", "api/__init__.py", "cli/__init__.py", "store/registry.py", "frameworks/registry.py"}
 NO_NAMES = re.compile(r"(.*_)?(utils?|commons?|helpers?|misc|consts?|constants?)")
 
 
@@ -254,3 +254,18 @@ def test_the_check_rejects(path, source):
 )
 def test_the_check_accepts(path, source):
     assert not violations(path, source)
+
+
+def unknown_types(picture: str) -> list[str]:
+    """Types that a picture of the flow names and that no file of the source defines."""
+    sources = "\n".join((SRC / path).read_text(encoding="utf-8") for path in FILES)
+    named = set(re.findall(r"\b[A-Z][a-z]+(?:[A-Z][a-z]+)*\b", picture))
+    return sorted(name for name in named if not re.search(rf"^class {name}\b", sources, re.MULTILINE))
+
+
+def test_the_picture_of_the_flow_names_real_types():
+    page = (SRC.parent.parent / "docs" / "explanation" / "architecture.md").read_text(encoding="utf-8")
+    picture = re.search(r"```text\n(.*?)```", page, re.DOTALL)[1]
+    assert picture.count("│") > 5
+    assert unknown_types(picture) == []
+    assert unknown_types("Session ─▶ Nowhere") == ["Nowhere"]

@@ -9,7 +9,7 @@ from itertools import pairwise
 import pytest
 
 import twintrace as tt
-from twintrace.api import stepping, walking
+from twintrace.api import places, stepping, walking
 from twintrace.collect.session import unseen
 from twintrace.model.pairs import Alignment
 from twintrace.model.results import Comparison, StepResults
@@ -260,7 +260,7 @@ def test_reports_are_the_same(tmp_path, lefts, plant):
     right = train(tmp_path / "right", plant=PLANTS[plant], plant_in=STEPS - 2)
     short, long = (replace(tt.compare(lefts["module"], right, every_step=every), remarks=()) for every in (False, True))
     assert short.equal_steps
-    assert "".join(document.pieces(short)) == "".join(document.pieces(long))
+    assert "".join(document.comparison_json(short)) == "".join(document.comparison_json(long))
     pages = [comparison_sheet(found) for found in (short, long)]
     assert pages[0].index == pages[1].index
 
@@ -277,7 +277,7 @@ class Pairer:
 
 def paired(traces, alignments, steps):
     """Alignments that are used for so many steps of one structure."""
-    walk = walking.Walk(traces, None, Pairer(*alignments), None, None, True, False, False, True)
+    walk = walking.Walk(places.Request(traces, None, Pairer(*alignments), shortcuts=True))
     journals = [(traces[0].journal(step), traces[1].journal(step)) for step in range(1, steps + 1)]
     return [walk._paired(stepping.outlines_of(both), None, None) for both in journals]
 

@@ -8,7 +8,7 @@ import pytest
 import twintrace as tt
 from benchmarks.simulated import Fault, record_base, write_run
 from twintrace.api import fleet, scanning
-from twintrace.model.results import RankState
+from twintrace.model.steps import RankState
 from twintrace.model.verdicts import Outcome
 from twintrace.report.document import read_json
 from twintrace.store.lines import seal, unseal

@@ -69,12 +69,16 @@ def test_what_is_public_in_a_result_has_a_docstring(kind):
     assert [name for name in members if name not in fields and not inspect.getdoc(getattr(kind, name))] == []
 
 
-def test_every_verb_has_a_docstring_and_annotations():
+def test_every_verb_has_an_example_and_tells_of_its_arguments_and_result():
     verbs = [getattr(tt, name) for name in tt.__all__ if inspect.isfunction(getattr(tt, name))]
     assert len(verbs) > 10
     for verb in verbs:
-        assert inspect.getdoc(verb), verb
+        assert "Returns:" in inspect.getdoc(verb), verb
+        assert f"tt.{verb.__name__}(" in inspect.getdoc(verb), f"{verb} has no example"
         assert "return" in verb.__annotations__, verb
+        given = {name for name in inspect.signature(verb).parameters if name not in ("args", "kwargs")}
+        told = set(re.findall(r"^    (\w+): ", inspect.getdoc(verb).partition("Args:")[2], re.MULTILINE))
+        assert given <= told, f"{verb} does not tell of {given - told}"
 
 
 # --- documented errors ------------------------------------------------------------------------------------------------

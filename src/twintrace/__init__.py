@@ -25,68 +25,41 @@ if sys.version_info < (3, 10):  # noqa: UP036 - pip refuses, but a checkout on P
 
 __version__ = "0.1.0"
 
-# name -> the module that has it; loaded when the name is first used
-_HOMES = {
-    "record": "api",
-    "open": "api",
-    "compare": "api",
-    "compare_arrays": "api",
-    "convert_trace": "api",
-    "zoom": "api",
-    "first_nonfinite": "api",
-    "selfcheck": "api",
-    "seed_all": "api",
-    "doctor": "api",
-    "map_weights": "api",
-    "convert_weights": "api",
-    "compare_weights": "api",
-    "certify_weights": "api",
-    "Recorder": "api",
-    "Trace": "api",
-    "Comparison": "api",
-    "SelfCheck": "api",
-    "WeightMap": "api",
-    "Conversion": "api",
-    "WeightComparison": "api",
-    "Certificate": "api",
-}
+__all__ = [
+    "Certificate", "Comparison", "Conversion", "Recorder", "SelfCheck", "Trace", "WeightComparison", "WeightMap", "__version__",
+    "certify_weights", "compare", "compare_arrays", "compare_weights", "convert_trace", "convert_weights", "doctor", "errors",
+    "first_nonfinite", "map_weights", "open", "record", "seed_all", "selfcheck", "zoom",
+]  # fmt: skip
 # Names that were listed once and have moved: they are still there, and not promised (docs/reference/public.md).
-_MOVED = {
-    "verdict": "api",
-    "TwintraceError": "errors",
-    "UsageError": "errors",
-    "SessionError": "errors",
-    "TraceError": "errors",
-    "TraceFormatError": "errors",
-}
+_MOVED = ("verdict", "TwintraceError", "UsageError", "SessionError", "TraceError", "TraceFormatError")
 
-__all__ = ["__version__", "errors", *_HOMES]
-
-if TYPE_CHECKING:  # the same names, for type checkers
-    from . import errors as errors
-    from .api import Certificate as Certificate
-    from .api import Comparison as Comparison
-    from .api import Conversion as Conversion
-    from .api import Recorder as Recorder
-    from .api import SelfCheck as SelfCheck
-    from .api import Trace as Trace
-    from .api import WeightComparison as WeightComparison
-    from .api import WeightMap as WeightMap
-    from .api import certify_weights as certify_weights
-    from .api import compare as compare
-    from .api import compare_arrays as compare_arrays
-    from .api import compare_weights as compare_weights
-    from .api import convert_trace as convert_trace
-    from .api import convert_weights as convert_weights
-    from .api import doctor as doctor
-    from .api import first_nonfinite as first_nonfinite
-    from .api import map_weights as map_weights
-    from .api import open as open
-    from .api import record as record
-    from .api import seed_all as seed_all
-    from .api import selfcheck as selfcheck
+if TYPE_CHECKING:  # loaded when they are first used
+    from . import errors
+    from .api import (
+        Certificate,
+        Comparison,
+        Conversion,
+        Recorder,
+        SelfCheck,
+        Trace,
+        WeightComparison,
+        WeightMap,
+        certify_weights,
+        compare,
+        compare_arrays,
+        compare_weights,
+        convert_trace,
+        convert_weights,
+        doctor,
+        first_nonfinite,
+        map_weights,
+        open,
+        record,
+        seed_all,
+        selfcheck,
+        zoom,
+    )  # fmt: skip
     from .api import verdict as verdict
-    from .api import zoom as zoom
     from .errors import SessionError as SessionError
     from .errors import TraceError as TraceError
     from .errors import TraceFormatError as TraceFormatError
@@ -95,14 +68,12 @@ if TYPE_CHECKING:  # the same names, for type checkers
 
 
 def __getattr__(name: str) -> object:
-    home = "errors" if name == "errors" else _HOMES.get(name) or _MOVED.get(name)
-    if home is None:
+    if name not in __all__ and name not in _MOVED:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     import importlib
 
-    module = importlib.import_module(f".{home}", __name__)
-    value = module if name == "errors" else getattr(module, name)
-    globals()[name] = value
+    module = importlib.import_module(".errors" if name.endswith(("errors", "Error")) else ".api", __name__)
+    value = globals()[name] = module if name == "errors" else getattr(module, name)
     return value
 
 

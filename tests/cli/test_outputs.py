@@ -12,7 +12,7 @@ import pytest
 
 from tests.test_api import run
 from twintrace import api
-from twintrace.cli.progress import bar
+from twintrace.cli.outputs import bar
 from twintrace.report import progress
 from twintrace.report.tables import MAIN, SHEET
 
@@ -130,7 +130,7 @@ def test_the_bar_is_one_line_however_much_is_told(monkeypatch):
     monkeypatch.setattr(sys, "stderr", screen)
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "80")
-    with progress.bar() as tell:
+    with progress.progress_bar() as tell:
         for step in range(40):
             for phase in (
                 "pairing",

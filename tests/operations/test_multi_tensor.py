@@ -74,7 +74,12 @@ SINGLE, LISTS, FUSED = {"foreach": False}, {"foreach": True}, {"fused": True}
 
 def trained(path, optimizer, dtype=torch.float32, **settings):
     torch.manual_seed(0)
-    layers = torch.nn.Linear(8, 16), torch.nn.GELU(), torch.nn.LayerNorm(16), torch.nn.Linear(16, 4)  # three of one shape
+    layers = (
+        torch.nn.Linear(8, 16),
+        torch.nn.GELU(),
+        torch.nn.LayerNorm(16),
+        torch.nn.Linear(16, 4),
+    )  # three of one shape
     net = torch.nn.Sequential(*layers).to(dtype)
     update = getattr(torch.optim, optimizer)(net.parameters(), lr=0.01, **settings)
     data = torch.Generator().manual_seed(1)

@@ -35,6 +35,17 @@ def test_a_row_says_where_what_and_why():
     assert row["layout"] == "as it is"
 
 
+@pytest.mark.parametrize(("forward", "backward"), [(True, False), (False, True)])
+def test_a_difference_arises_in_values_or_in_gradients(forward, backward):
+    """A call whose values arise from elsewhere may be where its gradients begin to differ, and the other way round."""
+    comparison = comparisons.comparison(60)
+    result = max(comparison.results, key=lambda item: len({part.pair.part.backward for part in item.tensors}))
+    result = dataclasses.replace(result, introduced_forward=forward, introduced_backward=backward)
+    found = table(dataclasses.replace(comparison, results=(result,)))
+    assert {row["introduced"] for row in found if "gradient" in row["part"]} == {backward}
+    assert {row["introduced"] for row in found if "gradient" not in row["part"]} == {forward}
+
+
 def test_a_region_names_all_its_calls():
     sites = {row["left_site"] for row in table(comparisons.comparison(20))}
     assert "forward/api:torch.matmul#2 + forward/api:torch.softmax#0" in sites

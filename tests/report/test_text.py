@@ -8,11 +8,15 @@ import comparisons
 import pytest
 from rich.console import Console
 
+from twintrace.model.pairs import Alone, Part, Stray
 from twintrace.model.results import Mistake
-from twintrace.model.sites import Phase
+from twintrace.model.sites import Kind, Phase
 from twintrace.model.verdicts import Outcome, Verdict
+from twintrace.model.words import times
 from twintrace.report import pairs
-from twintrace.report.text import MAX_LINES, cause_of, recording, sentence, times, verdict
+from twintrace.report.advice import recording
+from twintrace.report.naming import places, single_place
+from twintrace.report.text import MAX_LINES, _fitted, _Line, cause_of, sentence, verdict
 
 
 def label(text, name):
@@ -261,3 +265,84 @@ def test_a_cause_is_told_without_its_proof():
     assert cause_of(comparisons.MISTAKE) == "eps: 1e-05 | 1e-06"
     assert cause_of(Mistake("leaf", "the two start from different weights")) == "the two start from different weights"
     assert sentence(Mistake("random", "dropout draws", "dropout draws"))[0] == "the two draw different random numbers"
+
+
+@pytest.mark.parametrize("more", [0, 1, 4])
+def test_as_many_lines_are_printed_as_are_allowed(more):
+    """Lines of the least worth are left out, the last first, and not one more than must be."""
+    lines = [_Line("", str(n), 1) for n in range(MAX_LINES + more)]
+    assert _fitted(lines, None) == [str(n) for n in range(MAX_LINES)]
+    kept = [*lines[:-1], _Line("", "always")]
+    assert _fitted(kept, None) == [*map(str, range(MAX_LINES - 1)), "always"]
+
+
+def test_an_accepted_difference_is_not_told_as_one_without_effect():
+    accepted = dataclasses.replace(comparisons.MISTAKE, effective=False, accepted="eps is so in production")
+    quiet = comparisons.agreeing(40)
+    first = dataclasses.replace(quiet.results[0], mistakes=(accepted,))
+    text = verdict(dataclasses.replace(quiet, results=(first, *quiet.results[1:]), recomputed=True))
+    assert "Accepted: " in text
+    assert "[eps is so in production]" in text
+    assert "Without effect" not in text
+
+
+def test_a_relative_error_is_told_once():
+    comparison = blamed(comparisons.MISTAKE)
+    first = comparison.forward.tensors[0]
+    same = dataclasses.replace(first, measurement=dataclasses.replace(first.measurement, rmse=2.1e-3, rms_left=1.0))
+    other = dataclasses.replace(first, measurement=dataclasses.replace(first.measurement, rmse=4e-3, rms_left=1.0))
+    sizes = []
+    for item in (same, other):
+        forward = dataclasses.replace(comparison.forward, tensors=(item,))
+        sizes.append(label(verdict(dataclasses.replace(comparison, forward=forward)), "size"))
+    assert sizes[0].count("2.1e-03") == 1
+    assert "relative error 4.0e-03 as recorded" in sizes[1]
+
+
+def alone_before(comparison, side, distance, name):
+    """A call that one side alone makes, so many calls before the parting."""
+    calls = getattr(comparison.forward.result.match, side)
+    until = max(call.order for call in calls)
+    site = dataclasses.replace(calls[0].site, name=name, kind=Kind.API)
+    call = dataclasses.replace(calls[0], order=until - distance, site=site)
+    return comparison.forward.result.step, comparison.forward.result.rank, Alone(call, "nothing like it")
+
+
+def test_the_nearest_call_of_one_side_is_advised():
+    mistake = dataclasses.replace(comparisons.MISTAKE, why="", advice="")
+    comparison = blamed(mistake)
+    far, near = (alone_before(comparison, "left", *item) for item in ((9, "torch.far"), (1, "torch.near")))
+    here = alone_before(comparison, "right", 0, "torch.here")  # the place itself is not before it
+    text = verdict(dataclasses.replace(comparison, only_left=(far, near), only_right=(here,)))
+    assert label(text, "next").startswith("look at what only the left calls before it: torch.near")
+
+
+@pytest.mark.parametrize("update", [True, False])
+def test_a_gradient_of_one_side_is_advised_of_an_optimizer_alone(update):
+    mistake = dataclasses.replace(comparisons.MISTAKE, advice="")
+    comparison = blamed(mistake)
+    result = comparison.forward.result
+    match = dataclasses.replace(result.match, only_left=(Stray(Part.INPUT, "kw.gradients.3", 9, "only left"),))
+    if update:
+        calls = (dataclasses.replace(match.left[0], site=dataclasses.replace(match.left[0].site, phase=Phase.UPDATE)),)
+        match = dataclasses.replace(match, left=calls)
+    result = dataclasses.replace(result, match=match)
+    forward = dataclasses.replace(comparison.forward, result=result)
+    text = verdict(dataclasses.replace(comparison, forward=forward))
+    assert ("only the left has a gradient of gradients.3" in label(text, "next")) is update
+
+
+def test_a_line_of_code_follows_advice_to_change_it_and_no_advice_to_record():
+    code = blamed(dataclasses.replace(comparisons.MISTAKE, advice="set eps=1e-05 on the right"))
+    assert re.search(r"right: model\.py:\d+$", label(verdict(code), "next"))
+    again = blamed(dataclasses.replace(comparisons.MISTAKE, advice="record both runs with keep='tensor'"))
+    assert label(verdict(again), "next") == "record both runs with keep='tensor'"
+
+
+def test_a_place_is_named_once_where_both_sides_call_it_the_same():
+    result = comparisons.comparison(100).results[0]
+    same = dataclasses.replace(result.match, right=result.match.left)
+    assert places(dataclasses.replace(result, match=same)) == single_place(result.match.left[0])
+    assert " | " in places(result)
+    again = dataclasses.replace(result.match.left[0].site, call=2)
+    assert "(call 3 of the step)" in single_place(dataclasses.replace(result.match.left[0], site=again))

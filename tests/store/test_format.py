@@ -13,6 +13,7 @@ import pytest
 import specimens
 
 from twintrace.collect import flatten
+from twintrace.model import tagged
 from twintrace.model.errors import TraceFormatError
 from twintrace.model.records import Role
 from twintrace.model.sites import Kind, Phase
@@ -216,7 +217,7 @@ def test_every_tag_is_documented_and_read():
     for form in forms:
         value_of(form)
     documented = {next(iter(form)) for form in forms if isinstance(form, dict)}
-    source = Path(lines.__file__).read_text()
+    source = Path(tagged.__file__).read_text()
     assert documented == set(re.findall(r'"(\$[a-z]+)"', source))
 
 
@@ -231,10 +232,10 @@ def test_limits():
     assert found == {
         "length of a line": lines.MAX_LINE,
         "size of the manifest": lines.MAX_MANIFEST,
-        "levels of a value": lines.MAX_DEPTH,
+        "levels of a value": tagged.MAX_DEPTH,
         "levels of JSON in a line": lines.MAX_NESTING,
         "dimensions of a tensor": reader.MAX_RANK,
-        "numbers, sizes, offsets": lines.MAX_NUMBER,
+        "numbers, sizes, offsets": tagged.MAX_NUMBER,
         "damaged places listed of a journal": reader.MAX_DAMAGE,
         "digits of a step": 18,
         "digits of a rank": 9,

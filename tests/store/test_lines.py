@@ -6,6 +6,7 @@ import math
 import pytest
 import specimens
 
+from twintrace.model import tagged
 from twintrace.model.errors import TraceFormatError, TraceWriteError
 from twintrace.model.values import Nest, TensorRef, Token
 from twintrace.store import lines
@@ -108,10 +109,10 @@ def test_a_form_that_is_not_known_is_refused(wire):
 
 def test_values_are_not_followed_for_ever():
     deep = [1]
-    for _ in range(lines.MAX_DEPTH - 1):
+    for _ in range(tagged.MAX_DEPTH - 1):
         deep = [deep]
     value_of(deep)
-    with pytest.raises(ValueError, match=f"deeper than {lines.MAX_DEPTH}"):
+    with pytest.raises(ValueError, match=f"deeper than {tagged.MAX_DEPTH}"):
         value_of([[deep]])
 
 

@@ -16,7 +16,7 @@ from twintrace.model.weights import Pair, WeightMap
 from twintrace.weights.checkpoints import open_checkpoint, writing
 from twintrace.weights.conversion import convert
 from twintrace.weights.extents import pieces
-from twintrace.weights.mapfile import read_map, write_map
+from twintrace.weights.mapfile import read_map, write_weight_map
 from twintrace.weights.states import open_state
 from twintrace.weights.transforms import apply, cast, inverse, parse, result
 
@@ -81,7 +81,7 @@ def test_bits_are_kept(tmp_path, dtype):
 
 
 def test_a_data_parallel_wrapper_does_not_matter(tmp_path):
-    write_map(tt.map_weights(written(tmp_path / "net.pth")), tmp_path / "map.json")
+    write_weight_map(tt.map_weights(written(tmp_path / "net.pth")), tmp_path / "map.json")
     wrapped = written(tmp_path / "wrapped.pth", {f"module.{name}": value for name, value in WEIGHTS.items()})
     found = tt.convert_weights(wrapped, tmp_path / "net.ckpt", map=tmp_path / "map.json")
     assert "norm.gamma" in open_checkpoint(tmp_path / "net.ckpt").specs
@@ -133,7 +133,7 @@ def test_what_is_read_is_not_written_over(tmp_path):
 )
 def test_a_map_that_cannot_work_is_refused_and_nothing_is_written(tmp_path, change, message):
     source = written(tmp_path / "net.pth")
-    write_map(tt.map_weights(source), tmp_path / "map.json")
+    write_weight_map(tt.map_weights(source), tmp_path / "map.json")
     content = json.loads((tmp_path / "map.json").read_text()) | change
     (tmp_path / "map.json").write_text(json.dumps(content))
     with pytest.raises(WeightsError, match=message):
@@ -152,7 +152,7 @@ def test_maps_that_are_no_maps_are_said_to_be_none(tmp_path):
 
 def test_a_map_that_is_written_is_read_as_it_was(tmp_path):
     found = tt.map_weights(WEIGHTS, {NAMES.get(name, name): value for name, value in WEIGHTS.items()})
-    write_map(found, tmp_path / "map.json")
+    write_weight_map(found, tmp_path / "map.json")
     assert read_map(tmp_path / "map.json").pairs == found.pairs
     assert read_map(tmp_path / "map.json").only_left == found.only_left
 

@@ -13,7 +13,7 @@ view(path)                 a report or a trace in the browser    -> Server
 selfcheck(step)            does recording change the run?        -> SelfCheck
 run_twice(script)          does a run repeat itself?             -> Repetition
 seed_all(seed)             the same random numbers every time    -> Undo
-stand_in(alias)            a device that is not here             -> what undoes it
+stand_in(alias)            a device that is not here             -> a function that undoes it
 first_nonfinite(trace)     where the NaN comes from              -> NonfiniteReport
 doctor()                   what can be recorded here             -> list of Finding
 known_operations()         what can be recomputed                -> list of KnownOperation
@@ -33,246 +33,97 @@ from typing import TYPE_CHECKING, Any
 
 from ..model import versions
 
-if TYPE_CHECKING:  # the names of `_HOMES`, for type checkers
-    from ..engine.local import Local
-    from ..measure.values import measure
-    from ..model.results import Finding, Listing
-    from ..report.text import verdict
-    from ..report.weights import certificate_text, conversion_text, map_text, weight_comparison_text
-    from .arrays import array_shapes, compare_arrays, measure_arrays, pair_arrays
-    from .comparing import compare, is_operation, pair_up, parameter_role, same_operation, write_mapping
-    from .converting import conversion_line, convert_trace, damage_of, exporters, not_carried
-    from .diagnosing import (
-        compared_curves,
-        curves_json,
-        curves_of,
-        curves_text,
-        first_nonfinite,
-        nonfinite_json,
-        nonfinite_text,
-    )
-    from .opening import listing, open
-    from .recording import (
-        Recorder,
-        Run,
-        Seeded,
-        SelfCheck,
-        array_of,
-        framework_of,
-        graph_tap,
-        modules_of,
-        rank_and_world,
-        record,
-        seed_all,
-        selfcheck,
-        selfcheck_script,
-        tap,
-        without_dropout,
-    )
-    from .repeating import repetition_text, run_twice
-    from .reporting import (
-        comparison_json,
-        growth_text,
-        listing_json,
-        print_pairs,
-        print_table,
-        print_tree,
-        print_verdict,
-        progress_bar,
-        read_report,
-        view,
-        write_csv,
-        write_html,
-        write_json,
-        write_table,
-        write_text,
-        write_xlsx,
-    )
-    from .results import Certificate, Comparison, Conversion, WeightComparison, WeightMap
-    from .saved import read_tensor, write_tensor
-    from .surroundings import (
-        callback_class,
-        doctor,
-        findings_json,
-        imported_frameworks,
-        known_operations,
-        operations_json,
-        operations_text,
-        stand_in,
-    )
-    from .traces import Trace
-    from .uploading import upload, waiting_uploads
-    from .weights import (
-        certify_weights,
-        compare_weights,
-        convert_weights,
-        describe_net,
-        framework_of_net,
-        from_troubleshooter,
-        map_weights,
-        net_from,
-        random_input,
-        read_weight_map,
-        run_net,
-        to_troubleshooter,
-        weight_names,
-        write_troubleshooter,
-        write_weight_map,
-    )
-    from .zooming import read_zoom, zoom
-
 # Where the verbs live. A room is entered when one of its names is asked for: whoever compares two tables of numbers waits neither
 # for numpy nor for what a recording needs.
 _HOMES = {
+    "..collect.scripts": ("selfcheck_script",),
+    "..collect.seeding": ("Seeded", "seed_all", "without_dropout"),
+    "..collect.selfcheck": ("Run", "SelfCheck", "selfcheck"),
     "..engine.local": ("Local",),
     "..measure.values": ("measure",),
-    "..model.results": ("Finding", "Listing"),
+    "..model.listings": ("Finding", "Listing"),
+    "..report.curves": ("curves_json", "curves_text"),
+    "..report.delimited": ("write_csv",),
+    "..report.document": ("comparison_json", "write_json"),
+    "..report.growth": ("growth_text",),
+    "..report.findings": (
+        "findings_json", "nonfinite_json", "nonfinite_text", "operations_json", "operations_text", "repetition_text",
+    ),
+    "..report.pairs": ("print_pairs", "print_verdict"),
+    "..report.progress": ("progress_bar",),
     "..report.text": ("verdict",),
+    "..report.tree": ("listing_json", "print_table", "print_tree"),
     "..report.weights": ("certificate_text", "conversion_text", "map_text", "weight_comparison_text"),
+    "..report.workbook": ("write_xlsx",),
+    "..store.registry": ("exporters",),
+    "..weights.mapfile": ("from_troubleshooter", "to_troubleshooter", "write_troubleshooter", "write_weight_map"),
+    "..weights.pth": ("read_tensor", "write_tensor"),
     ".accepting": ("accept", "read_accepted", "write_accepted"),
     ".arrays": ("array_shapes", "compare_arrays", "measure_arrays", "pair_arrays"),
     ".bundling": ("write_bundle",),
-    ".comparing": ("compare", "is_operation", "pair_up", "parameter_role", "same_operation", "write_mapping"),
-    ".converting": ("conversion_line", "convert_trace", "damage_of", "exporters", "not_carried"),
-    ".diagnosing": (
-        "compared_curves", "curves_json", "curves_of", "curves_text", "first_nonfinite", "nonfinite_json",
-        "nonfinite_text",
+    ".comparing": ("compare", "pair_up", "write_mapping"),
+    ".converting": ("conversion_line", "convert_trace", "damage_of", "not_carried"),
+    ".diagnosing": ("compared_curves", "curves_of", "first_nonfinite"),
+    ".environment": (
+        "callback_class", "doctor", "imported_frameworks", "is_operation", "known_operations", "parameter_role", "same_operation",
+        "stand_in",
     ),
     ".opening": ("listing", "open"),
-    ".recording": (
-        "Recorder", "Run", "Seeded", "SelfCheck", "array_of", "framework_of", "graph_tap", "modules_of",
-        "rank_and_world", "record", "seed_all", "selfcheck", "selfcheck_script", "tap", "without_dropout",
-    ),
-    ".reporting": (
-        "comparison_json", "growth_text", "listing_json", "print_pairs", "print_table", "print_tree", "print_verdict",
-        "progress_bar",
-        "read_report", "view",
-        "write_csv", "write_html", "write_json", "write_table", "write_text", "write_xlsx",
-    ),
-    ".repeating": ("repetition_text", "run_twice"),
+    ".recording": ("Recorder", "modules_of", "record"),
+    ".repeating": ("run_twice",),
+    ".reporting": ("read_report", "write_html", "write_table", "write_text"),
     ".results": ("Certificate", "Comparison", "Conversion", "WeightComparison", "WeightMap"),
-    ".saved": ("read_tensor", "write_tensor"),
-    ".surroundings": (
-        "callback_class", "doctor", "findings_json", "imported_frameworks", "known_operations", "operations_json",
-        "operations_text", "stand_in",
-    ),
+    ".tensors": ("array_of", "framework_of", "graph_tap", "rank_and_world", "tap"),
     ".traces": ("Trace",),
     ".uploading": ("upload", "waiting_uploads"),
+    ".viewing": ("view",),
     ".weights": (
-        "certify_weights", "compare_weights", "convert_weights", "describe_net", "framework_of_net",
-        "from_troubleshooter", "map_weights", "net_from", "random_input", "read_weight_map", "run_net",
-        "to_troubleshooter", "weight_names", "write_troubleshooter", "write_weight_map",
+        "certify_weights", "compare_weights", "convert_weights", "describe_net", "framework_of_net", "map_weights",
+        "net_from", "random_input", "read_weight_map", "run_net", "weight_names",
     ),
     ".zooming": ("read_zoom", "zoom"),
 }  # fmt: skip
+__all__ = sorted(name for names in _HOMES.values() for name in names)
 
-__all__ = [
-    "Certificate",
-    "Comparison",
-    "Conversion",
-    "Finding",
-    "Listing",
-    "Local",
-    "Recorder",
-    "Run",
-    "Seeded",
-    "SelfCheck",
-    "Trace",
-    "WeightComparison",
-    "WeightMap",
-    "accept",
-    "array_of",
-    "array_shapes",
-    "callback_class",
-    "certificate_text",
-    "certify_weights",
-    "compare",
-    "compare_arrays",
-    "compare_weights",
-    "compared_curves",
-    "comparison_json",
-    "conversion_line",
-    "conversion_text",
-    "convert_trace",
-    "convert_weights",
-    "curves_json",
-    "curves_of",
-    "curves_text",
-    "damage_of",
-    "describe_net",
-    "doctor",
-    "exporters",
-    "findings_json",
-    "first_nonfinite",
-    "framework_of",
-    "framework_of_net",
-    "from_troubleshooter",
-    "graph_tap",
-    "growth_text",
-    "imported_frameworks",
-    "is_operation",
-    "known_operations",
-    "listing",
-    "listing_json",
-    "map_text",
-    "map_weights",
-    "measure",
-    "measure_arrays",
-    "modules_of",
-    "net_from",
-    "nonfinite_json",
-    "nonfinite_text",
-    "not_carried",
-    "open",
-    "operations_json",
-    "operations_text",
-    "pair_arrays",
-    "pair_up",
-    "parameter_role",
-    "print_pairs",
-    "print_table",
-    "print_tree",
-    "print_verdict",
-    "progress_bar",
-    "random_input",
-    "rank_and_world",
-    "read_accepted",
-    "read_report",
-    "read_tensor",
-    "read_weight_map",
-    "read_zoom",
-    "record",
-    "repetition_text",
-    "run_net",
-    "run_twice",
-    "same_operation",
-    "seed_all",
-    "selfcheck",
-    "selfcheck_script",
-    "stand_in",
-    "tap",
-    "to_troubleshooter",
-    "upload",
-    "verdict",
-    "view",
-    "waiting_uploads",
-    "weight_comparison_text",
-    "weight_names",
-    "without_dropout",
-    "write_accepted",
-    "write_bundle",
-    "write_csv",
-    "write_html",
-    "write_json",
-    "write_mapping",
-    "write_table",
-    "write_tensor",
-    "write_text",
-    "write_troubleshooter",
-    "write_weight_map",
-    "write_xlsx",
-    "zoom",
-]
+if TYPE_CHECKING:  # everything that the homes define, for type checkers; what is there in fact is `__all__`
+    from ..collect.scripts import *
+    from ..collect.seeding import *
+    from ..collect.selfcheck import *
+    from ..engine.local import *
+    from ..measure.values import *
+    from ..model.listings import *
+    from ..report.curves import *
+    from ..report.delimited import *
+    from ..report.document import *
+    from ..report.findings import *
+    from ..report.growth import *
+    from ..report.pairs import *
+    from ..report.progress import *
+    from ..report.text import *
+    from ..report.tree import *
+    from ..report.weights import *
+    from ..report.workbook import *
+    from ..store.registry import *
+    from ..weights.mapfile import *
+    from ..weights.pth import *
+    from .accepting import *
+    from .arrays import *
+    from .bundling import *
+    from .comparing import *
+    from .converting import *
+    from .diagnosing import *
+    from .environment import *
+    from .opening import *
+    from .recording import *
+    from .repeating import *
+    from .reporting import *
+    from .results import *
+    from .tensors import *
+    from .traces import *
+    from .uploading import *
+    from .viewing import *
+    from .weights import *
+    from .zooming import *
 
 
 def __getattr__(name: str) -> Any:

@@ -9,7 +9,7 @@
     comparison = accept(comparison, entries)       accepted mistakes are remarks and do not cost the exit code
     write_accepted(comparison, "accept.toml")      an entry for each mistake that counts, to be edited
 
-An entry that fits nothing is told, so that the file does not outlive what it was written for.
+An entry that fits nothing is told, so that the file does not outlive its purpose.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from ..judge import first_mistake
 from ..judge.divergences import counting_equal_steps
@@ -33,6 +33,7 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
+_Kind = TypeVar("_Kind", bound=Comparison)
 _KEYS = {"place", "cause", "reason"}
 _KINDS = ("meaning", "kernel", "leaf", "weights", "random", "gradient", "alone", "unproven")
 
@@ -65,7 +66,7 @@ class Accepted:
 
 def _names(result: CallResult) -> Iterator[str]:
     """Names under which a place may be given: of a call, of its module, both as the verdict writes them; of a parameter its own."""
-    from ..report.text import single_place
+    from ..report.naming import single_place
 
     for call in (*result.match.left, *result.match.right):
         yield from (call.site.name, call.site.path, str(call.site), single_place(call))
@@ -104,7 +105,7 @@ def read_accepted(path: str | os.PathLike[str]) -> tuple[Accepted, ...]:
     return tuple(found)
 
 
-def accept(comparison: Comparison, entries: Sequence[Accepted]) -> Comparison:
+def accept(comparison: _Kind, entries: Sequence[Accepted]) -> _Kind:
     """The comparison with the accepted mistakes as remarks; entries that fit nothing are told."""
     used: set[int] = set()
 
@@ -138,11 +139,10 @@ def accept(comparison: Comparison, entries: Sequence[Accepted]) -> Comparison:
     known = any(mistake.effective for result in comparison.judged for mistake in result.mistakes) or comparison.lone
     left = any(mistake.effective for result in results for mistake in result.mistakes) or bool(lone)
     shares = {id(item.mistake): item.share for item in (comparison.forward, comparison.backward) if item is not None}
+    steps = comparison.results
     changed = replace(
         comparison,
-        results=comparison.results.with_judged(results)
-        if isinstance(comparison.results, StepResults)
-        else tuple(results),
+        results=steps.with_judged(results) if isinstance(steps, StepResults) else tuple(results),
         lone=lone,
         parted=left if known else comparison.parted,
         remarks=(*comparison.remarks, *unused),
@@ -158,7 +158,8 @@ def accept(comparison: Comparison, entries: Sequence[Accepted]) -> Comparison:
 def write_accepted(comparison: Comparison, path: str | os.PathLike[str]) -> int:
     """An accept file for the mistakes that cost the exit code. Returns how many entries it has."""
     from ..report.files import written
-    from ..report.text import cause_of, single_place
+    from ..report.naming import single_place
+    from ..report.text import cause_of
 
     entries: dict[tuple[str, str], None] = {}
     for result, mistake in comparison.mistakes:
@@ -183,6 +184,3 @@ def _literal(text: str) -> str:
 def _quoted(text: str) -> str:
     """A basic string of TOML, whose escapes are those of JSON."""
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
-
-
-__all__ = ["Accepted", "accept", "read_accepted", "write_accepted"]

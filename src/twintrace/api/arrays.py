@@ -1,6 +1,6 @@
 """Two folders of .npy files side by side: a Comparison, as of two traces.
 
-array_shapes(folder)           the shape of every file            -> shapes by name, None of what cannot be read
+array_shapes(folder)           the shape of every file            -> shapes by name, None of unreadable files
 pair_arrays(left, right)       which file belongs to which        -> pairs of names, None where there is no partner
 compare_arrays(left, right)    shapes and values side by side     -> Comparison
 measure_arrays(left, right)    two arrays, element by element     -> Measurement
@@ -20,17 +20,15 @@ from ..model.errors import UsageError
 from ..model.measurements import Measurement
 from ..model.pairs import Alignment, Alone, Match, Part, Side, TensorPair
 from ..model.records import Call
-from ..model.results import TensorResult
 from ..model.verdicts import Outcome
-from ..model.words import Word
-from ..report.text import places
+from ..model.words import Word, counted
+from ..report.naming import places
 from ..store.arrays import element_type
 from ..store.saved import open_folder
 from ..store.trace import Trace
-from .comparing import Progress, compare_traces
+from .comparing import compare_traces
+from .places import Progress, Request
 from .results import Comparison
-
-__all__ = ["NamePair", "array_shapes", "compare_arrays", "measure_arrays", "pair_arrays"]
 
 Folder = str | os.PathLike[str]
 NamePair = tuple[str | None, str | None]
@@ -70,7 +68,7 @@ def pair_arrays(
     by      name    the same name
             number  the first beside the first, in the order of the numbers in their names
             shape   the longest sequence of shapes that both have: for gradients, whose names and numbers differ
-    key     what a name is sorted by, instead of those numbers
+    key     sort key of a name, instead of those numbers
     costs   by shape: of a file without a partner on the left, of one on the right, and of two partners of different shapes
     """
     return _pairs((open_folder(left), open_folder(right)), _chosen(by), key, costs)
@@ -100,19 +98,21 @@ def compare_arrays(
 ) -> Comparison:
     """Two folders of .npy files side by side: every element within atol + rtol·|left|, or how far beyond.
 
+        print(tt.compare_arrays("dumps/torch", "dumps/mindspore", by="number"))
+
     A file without a partner, and one that cannot be read, is told of and does not end the comparison.
 
     Args:
         left: the folder whose values are the reference.
         right: the other folder.
-        by: what belongs together: "name", "number" (the order in which they were saved) or "shape" (the sequence of their shapes).
+        by: rule of pairing: "name", "number" (the order in which they were saved) or "shape" (the sequence of their shapes).
         pairs: names that belong together, instead of `by`; with or without `.npy`.
         rtol: tolerance relative to the left element.
         atol: absolute tolerance.
         equal_nan: NaN beside NaN is no difference.
         pictures: where in an array the difference is, for reports.
         workers: threads to measure with; all cores if None.
-        progress: told what is being done, how much of it is done, and how much there is.
+        progress: called with (task, done, total).
 
     Returns:
         A comparison with one result for each pair of files.
@@ -133,15 +133,8 @@ def compare_arrays(
         return _alignment(one, two, named, because, alone)
 
     policy = policy_named(rtol=rtol, atol=atol)
-    found = compare_traces(
-        traces,
-        policy,
-        pair,
-        equal_nan=equal_nan,
-        pictures=pictures,
-        workers=workers,
-        progress=progress,
-    )
+    request = Request(traces, policy, pair, workers=workers, equal_nan=equal_nan)
+    found = compare_traces(request, pictures=pictures, progress=progress)
     return replace(found, remarks=(*found.remarks, *_remarks(found, traces, named, atol)))
 
 
@@ -218,37 +211,31 @@ def _alignment(left: Side, right: Side, named: Sequence[NamePair], because: str,
 
 def _remarks(found: Comparison, traces: tuple[Trace, Trace], named: Sequence[NamePair], atol: float) -> Iterator[str]:
     """Remarks on top of the verdicts."""
-    tensors = [(result, item) for result in found.results for item in result.tensors]
-    small = [result for result, item in tensors if _below(item, atol)]
+    tensors = [
+        (result, item.verdict.outcome, item.measurement)
+        for result in found.results
+        for item in result.tensors
+        if item.measurement is not None
+    ]
+    small = [
+        result
+        for result, outcome, measured in tensors
+        if outcome is Outcome.ROUNDING and max(measured.max_left or 0.0, measured.max_right or 0.0) <= atol
+    ]
     if small:
         yield (
-            f"Within the tolerances only because every value is below atol {atol:g}: {_count(small, 'pair')}, "
+            f"Within the tolerances only because every value is below atol {atol:g}: {counted(len(small), 'pair')}, "
             f"first {places(small[0])}. A smaller atol would tell."
         )
-    nan = [result for result, item in tensors if item.verdict.outcome.good and _not_a_number(item)]
+    nan = [result for result, outcome, measured in tensors if outcome.good and measured.nan_both]
     if nan:
-        yield f"NaN on both sides: {_count(nan, 'pair')}, first {places(nan[0])}."
+        yield f"NaN on both sides: {counted(len(nan), 'pair')}, first {places(nan[0])}."
     there = [_files(trace).keys() for trace in traces]
     for number, side in enumerate(("left", "right")):
         asked = {pair[number] for pair in named}
         ignored = [name for name in there[number] if name not in asked]
         if ignored:
-            yield f"Not among the pairs that were given: {_count(ignored, 'file')} of the {side}, first {ignored[0]}."
+            yield f"Not among the pairs that were given: {counted(len(ignored), 'file')} of the {side}, first {ignored[0]}."
     gone = [pair for pair in named if pair[0] not in there[0] and pair[1] not in there[1]]
     if gone:
-        yield f"Given by hand, and not there: {_count(gone, 'pair')}, first {gone[0]}."
-
-
-def _count(found: Sequence[object], noun: str) -> str:
-    return f"{len(found)} {noun}" + ("s" if len(found) > 1 else "")
-
-
-def _below(item: TensorResult, atol: float) -> bool:
-    measured = item.measurement
-    if measured is None or item.verdict.outcome is not Outcome.ROUNDING:
-        return False
-    return max(measured.max_left or 0.0, measured.max_right or 0.0) <= atol
-
-
-def _not_a_number(item: TensorResult) -> bool:
-    return item.measurement is not None and bool(item.measurement.nan_both)
+        yield f"Given by hand, and not there: {counted(len(gone), 'pair')}, first {gone[0]}."

@@ -7,7 +7,7 @@
     mistake/right_0.npy …
     mistake/show.py         python show.py: inputs beside each other, results beside each other, each call in float64
 
-The script calls a PyTorch function again on what was recorded; of another framework's call it shows the recorded arrays.
+The script calls a PyTorch function again on the recorded arguments; of another framework's call it shows the recorded arrays.
 """
 
 from __future__ import annotations
@@ -25,9 +25,10 @@ from ..model.errors import TwintraceError
 from ..model.records import Call
 from ..model.results import Comparison, Divergence
 from ..model.sites import Kind
-from ..model.values import Nest, TensorRef, Token, Value, leaves
+from ..model.values import Nest, TensorRef, Token, Value
+from ..store.registry import open_trace
 from ..store.trace import Journal, Trace
-from .comparing import Source, _opened
+from .comparing import Source
 
 SCRIPT = '''\
 """Shows one difference between two runs: python show.py. Needs numpy; with torch, PyTorch's calls are computed in float64."""
@@ -94,13 +95,12 @@ def write_bundle(left: Source, right: Source, comparison: Comparison, path: str 
     found = comparison.divergence
     if found is None or not found.result.match.left or not found.result.match.right:
         return False
-    traces: tuple[Trace, Trace] = (_opened(left), _opened(right))
+    traces: tuple[Trace, Trace] = (open_trace(left, tolerant=True), open_trace(right, tolerant=True))
     place = found.result.step, found.result.rank
+    match = found.result.match
     sides = [
-        _Side(name, trace.journal(*place), calls)
-        for name, trace, calls in zip(
-            ("left", "right"), traces, (found.result.match.left, found.result.match.right), strict=True
-        )
+        _Side("left", traces[0].journal(*place), match.left),
+        _Side("right", traces[1].journal(*place), match.right),
     ]
     case = _case(comparison, found, sides)
     with placed(path) as temporary, zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED) as bundle:
@@ -124,11 +124,11 @@ class _Side:
     def file(self, number: int) -> str | None:
         """Name of the file with a tensor's values; None where they were not kept."""
         if number not in self._names:
+            self._names[number] = None
             data = self._bytes(number)
-            name = f"{self.name}_{len(self.arrays)}.npy" if data is not None else None
-            if data is not None and name is not None:
+            if data is not None:
+                name = self._names[number] = f"{self.name}_{len(self.arrays)}.npy"
                 self.arrays[name] = data
-            self._names[number] = name
         return self._names[number]
 
     def _bytes(self, number: int) -> bytes | None:
@@ -159,7 +159,7 @@ class _Side:
             "calls": [str(item.site) for item in self.calls],
             "function": "", "reason": "", "args": [], "kwargs": {}, "results": [],
         }  # fmt: skip
-        results = [leaf.id for _, leaf in leaves(call.output) if isinstance(leaf, TensorRef)]
+        results = list(call.returned.values())
         found["results"] = [name for number in results if (name := self.file(number)) is not None]
         try:
             if len(self.calls) > 1:
@@ -227,6 +227,3 @@ def _text(value: Value) -> str:
     if isinstance(value, Nest):
         return f"({', '.join(_text(item) for _, item in value.items)})"
     return value.text if isinstance(value, Token) else repr(value)
-
-
-__all__ = ["SCRIPT", "write_bundle"]

@@ -15,30 +15,24 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..engine.processes import engine_named
-from ..judge import Policy, first_backward, first_forward, first_mistake, policy_named
+from ..judge import first_backward, first_forward, first_mistake, policy_named
 from ..judge.divergences import counting_equal_steps
 from ..judge.policies import Evidence
 from ..model.choices import EngineName, LayoutName, PolicyName
 from ..model.errors import ReportError, TraceError, TraceFormatError, UsageError
 from ..model.measurements import Measurement
 from ..model.pairs import Alignment, Declared, Part, Side
-from ..model.results import (
-    CallResult,
-    Divergence,
-    FollowedStep,
-    StepResults,
-    TensorResult,
-)
+from ..model.results import CallResult, Divergence, StepResults, TensorResult
 from ..model.sites import Kind, Phase
-from ..model.tensors import UNITS
 from ..model.verdicts import Outcome
-from ..model.words import spans
+from ..model.words import counted, spans
 from ..store.registry import open_trace
 from ..store.trace import Trace
 from .fleet import compare_many, is_large, scan_ranks
 from .places import (
     PlaceResult,
     Progress,
+    Request,
     can_recompute,
     graphs_of,
     listed,
@@ -48,8 +42,8 @@ from .places import (
     silent,
 )
 from .ranks import WholeTrace, is_same_layout, micro_batches, unlike_models, with_findings, without_unplaced
+from .remarks import not_compared_before, not_there, remarks_on, unreadable_places, zoomed
 from .results import Comparison
-from .stepping import sentence
 from .walking import Walk
 
 if TYPE_CHECKING:
@@ -97,15 +91,15 @@ def compare(
         rtol: instead of a policy: every element within atol + rtol·|left|.
         atol: see `rtol`.
         tolerances: a TOML file with rtol and atol per dtype and per name.
-        mapping: a YAML file that says what belongs together, where that is not found by itself.
+        mapping: a YAML file of pairs that are not found by themselves.
         noise: a trace of the left run repeated: differences between these two are not held against the right one.
         steps: numbers of the steps to compare; all that both have if None.
         ranks: numbers of the ranks to compare; all that both have if None.
         equal_nan: NaN beside NaN is no difference.
         pictures: where in a tensor the difference is, for the first that differ.
-        recompute: compute again in float64 what is not equal (policy auto, without noise, with torch installed).
+        recompute: compute unequal results again in float64 (policy auto, without noise, with torch installed).
         every_step: judge each step by itself. Otherwise steps that are equal bit by bit are passed over, steps of the same
-            structure are paired once, and what comes a few steps after the runs have parted is compared by fingerprints
+            structure are paired once, and steps long after the runs have parted are compared by fingerprints
             alone; of very many ranks, those that differ first are judged (`Comparison.ranks` has the standing of all).
         layout: "auto": where the two have other numbers of ranks, or parameters of other shapes on them, the ranks of each are put
             together; "whole": always; "ranks": never, each rank beside the same rank.
@@ -113,7 +107,7 @@ def compare(
             there are several cores.
         address: of a Ray cluster; without it one is started on this machine.
         workers: threads to measure with, and processes; all cores if None.
-        progress: told what is being done, how much of it is done, and how much there is.
+        progress: called with (task, done, total).
 
     Returns:
         The comparison. `bool()` of it is True if every result of the two runs agrees; its `code` is the exit code of
@@ -125,16 +119,16 @@ def compare(
         UsageError: options that contradict each other, a mapping or a file of tolerances that cannot be right, or noise of
             another program.
     """
-    chosen = policy_named(policy, rtol=rtol, atol=atol, tolerances=None if tolerances is None else Path(tolerances))
-    traces = (_opened(left), _opened(right))
-    repeat = None if noise is None else _opened(noise)
-    mapped = _read_mapping(mapping)
+    from ..align import align
+    from ..align.mappings import Unused
 
-    unused = None if mapped is None else _unused(mapped)
+    chosen = policy_named(policy, rtol=rtol, atol=atol, tolerances=None if tolerances is None else Path(tolerances))
+    traces = (open_trace(left, tolerant=True), open_trace(right, tolerant=True))
+    repeat = None if noise is None else open_trace(noise, tolerant=True)
+    mapped = _read_mapping(mapping)
+    unused = None if mapped is None else Unused(mapped)
 
     def pair(one: Side, two: Side) -> Alignment:
-        from ..align import align
-
         if unused is not None:
             unused.saw(one.calls, two.calls)
         return align(one, two, mapping=mapped)
@@ -142,21 +136,19 @@ def compare(
     recorded, traces = traces, _assembled(traces, layout, ranks, pair, mapped)
     wanted = None if any(isinstance(trace, WholeTrace) for trace in traces) else ranks
 
+    request = Request(
+        traces,
+        chosen,
+        pair,
+        repeat,
+        workers,
+        equal_nan,
+        recompute=recompute and chosen.name == "auto" and repeat is None,
+        shortcuts=not every_step and repeat is None,
+    )
+
     def compare_ranks(some: Collection[int] | None) -> Comparison:
-        return compare_traces(
-            traces,
-            chosen,
-            pair,
-            repeat=repeat,
-            steps=steps,
-            ranks=some,
-            equal_nan=equal_nan,
-            pictures=pictures,
-            recompute=recompute and chosen.name == "auto" and repeat is None,
-            shortcuts=not every_step and repeat is None,
-            workers=workers,
-            progress=progress,
-        )
+        return compare_traces(request, steps=steps, ranks=some, pictures=pictures, progress=progress)
 
     common, left_out = _places(traces, steps, wanted)
     if every_step or repeat is not None or not is_large(traces, common):
@@ -165,17 +157,17 @@ def compare(
         scans = scan_ranks(traces, common, engine_named(engine, workers=workers, address=address), progress or silent)
         found = replace(compare_many(traces, scans, compare_ranks), left_out=tuple(left_out))
         if left_out:
-            which = f"{_count(len(left_out), 'step')} of ranks {spans(rank for _, rank in left_out)}"
+            which = f"{counted(len(left_out), 'step')} of ranks {spans(rank for _, rank in left_out)}"
             found = replace(found, remarks=(f"Not compared, only on one side: {which}.", *found.remarks))
     told = [
         *(unlike_models(recorded) if traces is not recorded else ()),
-        *_not_there(traces, steps, ranks),
-        *_zoomed(traces),
+        *not_there(traces, steps, ranks),
+        *zoomed(traces),
         *([unused.sentence()] if unused is not None else []),
         *(_placements_unused(traces, mapped) if mapped is not None else ()),
     ]
     if steps is not None and found.code:
-        told += _not_compared_before(traces, steps)
+        told += not_compared_before(traces, steps)
     if any(told):
         found = replace(found, remarks=(*filter(None, told), *found.remarks))
     if (
@@ -191,29 +183,19 @@ def compare(
 
 
 def compare_traces(
-    traces: tuple[Trace, Trace],
-    chosen: Policy,
-    pair: Callable[[Side, Side], Alignment],
+    request: Request,
     *,
-    repeat: Trace | None = None,
     steps: Collection[int] | None = None,
     ranks: Collection[int] | None = None,
-    equal_nan: bool = True,
     pictures: bool = True,
-    recompute: bool = False,
-    shortcuts: bool = False,
-    workers: int | None = None,
     progress: Progress | None = None,
 ) -> Comparison:
-    """The flow itself, for whoever knows what belongs together: `pair` says it for each step and rank.
-
-    equal_nan   NaN beside NaN is no difference        pictures   where in a tensor the difference is, for the first that differ
-    shortcuts   what is equal is passed over, what repeats is paired once, what comes long after the parting is not judged
-    """
+    """The flow itself, given the pairs. `pictures`: where in a tensor the first differences are."""
+    traces = request.traces
     common, left_out = _places(traces, steps, ranks)
-    shortcuts = shortcuts and len(common) > 1
-    recompute = recompute and can_recompute()
-    walk = Walk(traces, chosen, pair, repeat, workers, equal_nan, recompute, shortcuts)
+    recompute = request.recompute and can_recompute()
+    request = replace(request, shortcuts=request.shortcuts and len(common) > 1, recompute=recompute)
+    walk = Walk(request)
     unreadable: dict[tuple[int, int], TraceFormatError] = {}
     for number, place in enumerate(common):
         try:
@@ -232,17 +214,20 @@ def compare_traces(
     for which, findings in among.items():
         results = tuple(with_findings(results, findings, which=which))
     if pictures:
-        results = _with_pictures(results, traces, workers)
+        results = _with_pictures(results, request)
+    # Steps with calls that only one side makes, and that mean something.
+    lone = ((step, item) for (step, _), part in parts.items() for item in part.only_left + part.only_right)
+    alone = {step for step, item in lone if not item.skipped}
     forward = (
         _with_share(first_mistake(results, backward=False), results, traces)
         if recompute
-        else first_forward(results, alone=_steps_alone(parts))
+        else first_forward(results, alone=alone)
     )
     backward = first_mistake(results, backward=True) if recompute else first_backward(results)
 
     def load(step: int, rank: int) -> Sequence[CallResult]:
         """Results of a step that is equal bit by bit: nothing that came before has a bearing on them."""
-        one = Walk(traces, chosen, pair, repeat, workers, equal_nan, recompute, False)
+        one = Walk(replace(request, shortcuts=False))
         one.visit((step, rank), silent)
         return one.parts[step, rank].results
 
@@ -254,13 +239,13 @@ def compare_traces(
         tuple((*place, item) for place, part in parts.items() for item in part.only_right),
         forward and counting_equal_steps(forward, equal),
         backward and counting_equal_steps(backward, equal),
-        chosen.name,
+        request.policy.name,
         tuple(left_out),
-        tuple(_remarks(traces, walk, left_out)),
+        tuple(remarks_on(traces, walk, left_out)),
         sum(part.strays for part in parts.values()),
         recompute,
         any(part.parted for part in parts.values()) or any(map(any, (item.values() for item in among.values()))),
-        (*_unreadable(unreadable), *dict.fromkeys(text for part in parts.values() for text in part.untold)),
+        (*unreadable_places(unreadable), *dict.fromkeys(text for part in parts.values() for text in part.untold)),
         tuple(dict.fromkeys(text for part in parts.values() for text in part.lone)),
         tuple(walk.followed),
         walk.first_bit,
@@ -285,35 +270,13 @@ def pair_up(
 
     if mapping is not None and modules is not None:
         raise UsageError("mapping and modules were both given. Put the modules into the mapping file.")
-    traces = (_opened(left), _opened(right))
+    traces = (open_trace(left, tolerant=True), open_trace(right, tolerant=True))
     common, _ = _places(traces, steps, ranks)
     mapped = _read_mapping(mapping) if modules is None else Said(modules=dict(modules))
     return {
         place: align(side_of(traces[0].journal(*place)), side_of(traces[1].journal(*place)), mapping=mapped)
         for place in common
     }
-
-
-def is_operation(name: str) -> bool:
-    """Is a function or a class of this name one operation, known to all frameworks (`Conv2d`, `torch.relu`)?"""
-    from ..operations import is_class, is_known
-
-    return is_class(name) if name[:1].isupper() else is_known(name)
-
-
-def same_operation(one: str, two: str) -> bool:
-    """Are these two names of one operation: `Dense` and `Linear`, `mindspore.ops.matmul` and `torch.bmm`?"""
-    from ..operations import family_of
-
-    return family_of(one) == family_of(two)
-
-
-def parameter_role(name: str) -> str:
-    """Role of a parameter, whatever its framework calls it: `weight` for gamma and for embedding_table."""
-    from ..operations.operands import parameter_of
-
-    owner, dot, last = name.rpartition(".")
-    return f"{owner}{dot}{parameter_of(last)}"
 
 
 def write_mapping(
@@ -338,7 +301,9 @@ def write_mapping(
     def pair(one: Side, two: Side) -> Alignment:
         return align(one, two, mapping=mapped)
 
-    traces = _assembled((_opened(left), _opened(right)), layout, ranks, pair, mapped)
+    traces = _assembled(
+        (open_trace(left, tolerant=True), open_trace(right, tolerant=True)), layout, ranks, pair, mapped
+    )
     common, _ = _places(traces, steps, None if any(isinstance(trace, WholeTrace) for trace in traces) else ranks)
     place = min(common)
     found = mapping_of(pair(side_of(traces[0].journal(*place)), side_of(traces[1].journal(*place))))
@@ -349,10 +314,6 @@ def write_mapping(
         raise ReportError(
             f"{path}: the mapping could not be written ({error.strerror}). Choose another path."
         ) from None
-
-
-def _opened(source: Source) -> Trace:
-    return source if isinstance(source, Trace) else open_trace(source, tolerant=True)
 
 
 def _among(progress: Progress, number: int, count: int) -> Progress:
@@ -369,40 +330,6 @@ def _among(progress: Progress, number: int, count: int) -> Progress:
 
 _PARTS = 1000
 """Into how many parts a step is divided where several are told of together."""
-
-
-def _not_there(
-    traces: tuple[Trace, Trace], steps: Collection[int] | None, ranks: Collection[int] | None
-) -> Iterator[str]:
-    """Steps and ranks that were asked for and that neither trace has."""
-    for name, asked, there in (
-        ("step", steps, {*traces[0].steps, *traces[1].steps}),
-        ("rank", ranks, {*traces[0].ranks, *traces[1].ranks}),
-    ):
-        absent = sorted(set(asked or ()) - there)
-        if absent:
-            shown = ", ".join(map(str, absent[:6])) + (" …" if len(absent) > 6 else "")
-            yield f"Asked for and in neither trace: {name}{'' if len(absent) == 1 else 's'} {shown}."
-
-
-def _not_compared_before(traces: tuple[Trace, Trace], steps: Collection[int]) -> Iterator[str]:
-    """Steps that were not asked for leave something behind all the same."""
-    common = {*traces[0].steps} & {*traces[1].steps}
-    first = min(common & {*steps}, default=0)
-    earlier = [step for step in common - {*steps} if step < first]
-    if earlier:
-        which = f"Step {earlier[0]} was" if len(earlier) == 1 else f"Steps {spans(earlier)} were"
-        yield f"{which} not compared: what rounding or a mistake has left there in the weights counts as a difference here."
-
-
-def _zoomed(traces: tuple[Trace, Trace]) -> Iterator[str]:
-    """The earlier comparison that two zoomed traces continue."""
-    settings = [trace.manifest.get("settings") for trace in traces]
-    zooms = [str(item.get("zoom", "")) if isinstance(item, Mapping) else "" for item in settings]
-    if zooms[0] and zooms[0] == zooms[1]:
-        yield f"Continues an earlier comparison: {zooms[0]}."
-    elif any(zooms):
-        yield "Only one of the traces is a zoom, or they are two zooms: calls that one side did not record are alone."
 
 
 def _assembled(
@@ -455,18 +382,10 @@ def _among_ranks(
     }
 
 
-def _unused(mapping: Any) -> Any:
-    from ..align.mappings import Unused
-
-    return Unused(mapping)
-
-
 def _read_mapping(path: str | os.PathLike[str] | None) -> Any:
-    if path is None:
-        return None
     from ..align.mappings import load
 
-    return load(Path(path))
+    return None if path is None else load(Path(path))
 
 
 # --- which steps and ranks --------------------------------------------------------------------------------------------
@@ -475,7 +394,7 @@ def _read_mapping(path: str | os.PathLike[str] | None) -> Any:
 def _places(
     traces: tuple[Trace, Trace], steps: Collection[int] | None, ranks: Collection[int] | None
 ) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
-    """(on both sides, on one side only) of what was asked for."""
+    """(on both sides, on one side only) of the requested steps and ranks."""
 
     def wanted(trace: Trace) -> set[tuple[int, int]]:
         return {
@@ -494,17 +413,7 @@ def _places(
     return sorted(left & right), sorted(left ^ right)
 
 
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" + ("" if number == 1 else "s")
-
-
 # --- one step of one rank ---------------------------------------------------------------------------------------------
-
-
-def _steps_alone(parts: Mapping[tuple[int, int], PlaceResult]) -> set[int]:
-    """The steps with calls that only one side makes, and that mean something."""
-    both = ((place, item) for place, part in parts.items() for item in part.only_left + part.only_right)
-    return {place[0] for place, item in both if not item.skipped}
 
 
 def _with_share(
@@ -531,16 +440,10 @@ def _with_share(
         return replace(found, share=f"not known: {got.failed}")
     if not got.before:
         return found
-    fixed = (
-        "both start from the same"
-        if found.mistake.kind in ("leaf", "weights")
-        else "this call gives what the left's gives"
-    )
-    return replace(found, share=f"{_percent(got.gone)} of the gap at the {name} goes away if {fixed}")
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.1f} %" if 0.0005 <= share < 0.9995 else "all" if share >= 0.9995 else "nothing"
+    start = found.mistake.kind in ("leaf", "weights")
+    fixed = "both start from the same" if start else "this call gives what the left's gives"
+    some = f"{100 * got.gone:.1f} %" if 0.0005 <= got.gone < 0.9995 else "all" if got.gone >= 0.9995 else "nothing"
+    return replace(found, share=f"{some} of the gap at the {name} goes away if {fixed}")
 
 
 def _end(results: Sequence[CallResult], place: tuple[int, int], recomputation: Recomputation) -> TensorResult | None:
@@ -565,9 +468,7 @@ def _end(results: Sequence[CallResult], place: tuple[int, int], recomputation: R
 # --- measuring --------------------------------------------------------------------------------------------------------
 
 
-def _with_pictures(
-    results: tuple[CallResult, ...], traces: tuple[Trace, Trace], workers: int | None
-) -> tuple[CallResult, ...]:
+def _with_pictures(results: tuple[CallResult, ...], request: Request) -> tuple[CallResult, ...]:
     """The first pairs that differ, with a picture of where in the tensor they do."""
     from ..engine.local import Local
 
@@ -581,120 +482,17 @@ def _with_pictures(
     def picture(which: tuple[int, int]) -> Measurement | None:
         result = results[which[0]]
         item = result.tensors[which[1]]
-        journals = (traces[0].journal(result.step, result.rank), traces[1].journal(result.step, result.rank))
+        one, two = (trace.journal(result.step, result.rank) for trace in request.traces)
         known = item.measurement
         assert known is not None
         evidence = Evidence(item.pair, item.left, item.right)
-        drawn = measure_pair(evidence, journals, (known.rtol, known.atol), heat=True).measurement
+        drawn = measure_pair(evidence, (one, two), (known.rtol, known.atol), heat=True).measurement
         return drawn or known
 
     changed = list(results)
-    for done in Local(workers).run(picture, wanted):
+    for done in Local(request.workers).run(picture, wanted):
         number, place = done.item
         tensors = list(changed[number].tensors)
         tensors[place] = replace(tensors[place], measurement=done.result())
         changed[number] = replace(changed[number], tensors=tuple(tensors))
     return tuple(changed)
-
-
-# --- what is told of the traces themselves ----------------------------------------------------------------------------
-
-
-def _remarks(traces: tuple[Trace, Trace], walk: Walk, left_out: Sequence[tuple[int, int]]) -> Iterator[str]:
-    parts = list(walk.parts.values())
-    if left_out:
-        more = f" and {len(left_out) - 6} more" if len(left_out) > 6 else ""
-        shown = ", ".join(f"step {step} rank {rank}" for step, rank in left_out[:6])
-        yield f"Not compared, only on one side: {shown}{more}."
-    if walk.first_bit is not None and len(walk.seen) > 1:
-        yield sentence(walk.first_bit)
-    if walk.followed:
-        steps = spans([item.step for item in walk.followed])
-        yield (
-            f"Not judged, because the runs had parted before: step{'s' if len(walk.followed) > 1 else ''} {steps}. "
-            f"{_of_followed(walk.followed)} To judge one, compare it alone (--step)."
-        )
-    yield from dict.fromkeys(note for part in parts for note in part.notes)
-    for trace in traces:
-        if isinstance(trace, WholeTrace):
-            yield from trace.remarks(step for step, _ in walk.parts)
-    for which, trace in enumerate(traces):
-        damage = [item for seen in walk.seen.values() for item in seen.damage[which]]
-        if damage:
-            yield f"{trace.path} is damaged in {_count(len(damage), 'place')}, first: {damage[0]}"
-        open_ones = [place for place, seen in walk.seen.items() if not seen.complete[which]]
-        if open_ones:
-            yield f"{trace.path} ended before {listed(open_ones)} was closed; what it wrote is compared."
-    unreadable = [
-        item
-        for part in parts
-        for result in part.results
-        for item in result.tensors
-        if item.verdict.outcome is Outcome.UNKNOWN
-    ]
-    if unreadable:
-        yield f"{_count(len(unreadable), 'pair')} of tensors could not be compared, first: {unreadable[0].verdict.because}"
-    results = [result for part in parts for result in part.results]
-    parted = any(not result.harmless for result in results)
-    harmless = sum(result.absorbed_forward or result.absorbed_backward for result in results)
-    if harmless and not parted:
-        have = "has" if harmless == 1 else "have"
-        yield f"{_count(harmless, 'pair')} of calls {have} values that differ without effect: what is made of them agrees."
-    yield from _precisions(parts)
-    yield from _not_numbers(results)
-    strays = sum(part.strays for part in parts)
-    if strays:
-        yield f"{strays} gradients are on one side only."
-
-
-def _unreadable(errors: Mapping[tuple[int, int], TraceFormatError]) -> Iterator[str]:
-    """A sentence for each step of a rank that could not be read at all."""
-    for (step, rank), error in errors.items():
-        yield f"step {step} of rank {rank} cannot be read ({error})"
-
-
-def _of_followed(followed: Sequence[FollowedStep]) -> str:
-    """By their fingerprints, what differs in steps that were not judged."""
-    tensors, different = sum(item.tensors for item in followed), sum(item.different for item in followed)
-    others = sum(not item.tensors for item in followed)
-    told = f"By their fingerprints {different} of {tensors} values in them differ."
-    return told + (f" In {others} of them the two make different calls." if others else "")
-
-
-def _not_numbers(results: Sequence[CallResult]) -> Iterator[str]:
-    """Two runs that agree in being NaN agree, and yet neither of them is well."""
-    from ..report.text import places
-
-    found = [
-        result
-        for result in results
-        if any(
-            item.left.statistics and item.right.statistics and item.left.statistics.nan and item.right.statistics.nan
-            for item in result.tensors
-            if not item.pair.part.incoming
-        )
-    ]
-    if found:
-        count = f"{len(found)} pairs of calls give" if len(found) > 1 else "1 pair of calls gives"
-        yield f"{count} NaN on both sides, first: {places(found[0])}."
-
-
-def _precisions(parts: Sequence[PlaceResult]) -> Iterator[str]:
-    """Results of another precision are allowed what the coarser one rounds: whoever did not mean that wants to know."""
-    from ..report.text import places
-
-    found: list[tuple[CallResult, str]] = []
-    for result in (result for part in parts for result in part.results if result.match.left):
-        specs = [
-            (item.left.spec.dtype, item.right.spec.dtype) for item in result.tensors if item.pair.part is Part.OUTPUT
-        ]
-        if any(one != two and one in UNITS and two in UNITS for one, two in specs):
-            one, two = next(pair for pair in specs if pair[0] != pair[1])
-            found.append((result, f"{one} | {two}"))
-    if found:
-        things = "files" if found[0][0].match.left[0].site.kind is Kind.SAVE else "calls"
-        count = f"{len(found)} pairs of {things} give" if len(found) > 1 else f"1 pair of {things} gives"
-        yield f"{count} results of different precision, first {found[0][1]}: {places(found[0][0])}."
-
-
-__all__ = ["Progress", "compare", "compare_traces", "pair_up", "write_mapping"]

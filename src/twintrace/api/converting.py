@@ -1,6 +1,6 @@
 """A copy of a trace in another layout: own traces for other tools, other tools' dumps for this one.
 
-convert_trace("runs/a", "dump", to="msprobe")       what msprobe reads
+convert_trace("runs/a", "dump", to="msprobe")       a dump for msprobe
 convert_trace("dump", "runs/a")                     a trace of our own
 
 The copy is there when it is complete, and not at all if it could not be made: it is written beside its place, under another name.
@@ -18,13 +18,12 @@ from pathlib import Path
 from ..model.errors import TraceError, TraceExistsError, TraceWriteError, UsageError
 from ..model.records import Call
 from ..model.sites import Kind, Phase
+from ..model.words import counted
 from ..store.registry import exporters, open_trace, write_trace
 from ..store.trace import Trace
 from ..store.writer import remove_trace, trace_entries
 from .traces import Trace as OpenedTrace
 from .traces import as_trace
-
-__all__ = ["conversion_line", "convert_trace", "damage_of", "exporters", "not_carried"]
 
 Progress = Callable[[str, int, int], None]
 
@@ -39,7 +38,9 @@ def convert_trace(
 ) -> OpenedTrace:
     """Write a copy of a trace in another layout, and open it.
 
-    What is damaged in `source` is left out, and said: as notes in a trace of our own, as `missing` of a tensor.
+        tt.convert_trace("runs/a", "dump", to="msprobe")
+
+    Damaged parts of `source` are left out, and told: as notes in a trace of our own, as `missing` of a tensor.
 
     Args:
         source: a trace, or the path of one: our own, or a dump in any layout that is known (`twintrace doctor` lists them).
@@ -47,7 +48,7 @@ def convert_trace(
         to: the layout to write: "twintrace", "torch_npu", "msprobe", "troubleshooter".
         force: overwrite a file, or a trace of our own, that is at `target` already, once the copy is complete. A folder that
             is no trace of ours, or has something else in it, is never overwritten.
-        progress: told what is being done, how many calls are done, how many there are.
+        progress: called with (task, calls done, calls in all).
 
     Returns:
         The copy, opened.
@@ -67,7 +68,7 @@ def convert_trace(
             )
         if place.is_dir() and not trace_entries(place):
             raise TraceExistsError(f"{place} is a folder that is no trace of twintrace's. Remove it yourself.")
-    trace = source if isinstance(source, Trace) else open_trace(source, tolerant=True)
+    trace = open_trace(source, tolerant=True)
     draft = place.with_name(f".{place.name}.{secrets.token_hex(4)}")
     try:
         draft.parent.mkdir(parents=True, exist_ok=True)
@@ -93,17 +94,17 @@ def convert_trace(
 def conversion_line(trace: Trace) -> str:
     """One line that says where the copy is and how much it holds."""
     parts = ((len(trace.steps), "step"), (len(trace.ranks), "rank"), (len(trace), "call"))
-    counts = ", ".join(f"{count} {noun}{'' if count == 1 else 's'}" for count, noun in parts)
+    counts = ", ".join(counted(count, noun) for count, noun in parts)
     return f"written: {trace.path} ({trace.layout}): {counts}"
 
 
 def not_carried(source: Trace, made: Trace) -> list[str]:
-    """Kinds of calls that a copy in another layout has fewer of: what that layout has no place for."""
+    """Kinds of calls that a copy in another layout has fewer of: that layout has no place for them."""
     if made.layout == source.layout:
         return []
     before, after = (Counter(_kind_of(call) for call in trace.calls()) for trace in (source, made))
     lost = {kind: before[kind] - after[kind] for kind in before if after[kind] < before[kind]}
-    return [f"{count} call{'' if count == 1 else 's'} of {kind}" for kind, count in sorted(lost.items())]
+    return [f"{counted(count, 'call')} of {kind}" for kind, count in sorted(lost.items())]
 
 
 def _kind_of(call: Call) -> str:

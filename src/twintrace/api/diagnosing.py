@@ -15,17 +15,6 @@ from ..model.sites import Phase
 from ..store.registry import open_trace
 from ..store.trace import Trace
 
-__all__ = [
-    "compared_curves",
-    "curves_json",
-    "curves_of",
-    "curves_text",
-    "first_nonfinite",
-    "judge_steps",
-    "nonfinite_json",
-    "nonfinite_text",
-]
-
 
 def first_nonfinite(
     trace: Trace | str | os.PathLike[str],
@@ -34,6 +23,10 @@ def first_nonfinite(
     ranks: Collection[int] | None = None,
 ) -> NonfiniteReport:
     """Find the first call that made NaN or an infinity out of finite values, forward or backward, and say why.
+
+        report = tt.first_nonfinite("runs/a")
+        if report:
+            print(report.origin.call.site, report.origin.why)
 
     Statistics are enough: `keep="statistics"`, and dumps of other tools. Infinities that are made on purpose (a mask of -inf) and
     swallowed (by a softmax) are listed, not accused.
@@ -52,7 +45,7 @@ def first_nonfinite(
     """
     from ..diagnose import search
 
-    opened = trace if isinstance(trace, Trace) else open_trace(trace, tolerant=True)
+    opened = open_trace(trace, tolerant=True)
     places = [
         (step, rank)
         for step, rank in opened.places
@@ -75,7 +68,7 @@ def curves_of(
     """
     from ..diagnose import curves
 
-    opened = trace if isinstance(trace, Trace) else open_trace(trace, tolerant=True)
+    opened = open_trace(trace, tolerant=True)
     chosen = rank if rank is not None else min(opened.ranks, default=0)
     wanted = sorted(step for step, r in opened.places if r == chosen and (steps is None or step in steps))
     if not wanted:
@@ -129,22 +122,8 @@ def page_curves(comparison: Comparison) -> list[tuple[Curve, ...]]:
     return paired_curves(*traces)
 
 
-def curves_text(found: Curves | ComparedCurves) -> str:
-    """The curves as text."""
-    from ..report import curves
-
-    return curves.compared_text(found) if isinstance(found, ComparedCurves) else curves.curves_text(found)
-
-
-def curves_json(found: Curves | ComparedCurves) -> str:
-    """The curves for machines."""
-    from ..report import curves
-
-    return curves.curves_json(found)
-
-
 def judge_steps(path: Path, steps: Sequence[int], rank: int) -> Judgement:
-    """Judge for a recorder that watches: what these steps of its own trace tell, while it is being written."""
+    """Judge for a recorder that watches: the verdict on some steps of its own trace, while it is being written."""
     from ..diagnose import search
 
     trace = open_trace(path, tolerant=True)
@@ -155,21 +134,7 @@ def judge_steps(path: Path, steps: Sequence[int], rank: int) -> Judgement:
     updated = any(call.site.phase is Phase.UPDATE for call in calls)
     where = "" if origin.call is None else f" at {search.named(origin.call)}"
     line = origin.call.stack[0] if origin.call is not None and origin.call.stack else None
-    place = f" ({Path(line.file).name}:{line.line})" if line else ""
+    place = f" ({line.place})" if line else ""
     # Gradients alone, and no update yet: a loss scaler may skip the step. Weights that break later settle it.
     waits = origin.when is Pass.BACKWARD and not updated and not origin.reached.endswith(f"of step {steps[-1]}")
     return Judgement(f"step {origin.step}, {origin.when}{where}{place}: {origin.why}", waits)
-
-
-def nonfinite_text(report: NonfiniteReport) -> str:
-    """The report as text."""
-    from ..report import nonfinite
-
-    return nonfinite.nonfinite_text(report)
-
-
-def nonfinite_json(report: NonfiniteReport) -> str:
-    """The report for machines."""
-    from ..report import nonfinite
-
-    return nonfinite.nonfinite_json(report)

@@ -17,7 +17,7 @@ from itertools import groupby
 
 from ..engine.protocol import Engine
 from ..model.errors import TraceFormatError
-from ..model.results import RankResult, RankState
+from ..model.steps import RankResult, RankState
 from ..model.verdicts import Outcome
 from ..model.words import spans
 from ..store.trace import Trace

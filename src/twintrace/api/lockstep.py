@@ -12,8 +12,6 @@ from ..model.records import Keep, Level
 from ..store.registry import open_trace
 from ..store.trace import Trace
 
-__all__ = ["lockstep_with"]
-
 
 def lockstep_with(
     against: Trace | str | os.PathLike[str], path: Path, *, framework: str, level: Level, keep: Keep, on_difference: str
@@ -26,7 +24,7 @@ def lockstep_with(
     """
     if on_difference not in ("stop", "raise"):
         raise UsageError(f"on_difference: expected 'stop' or 'raise', got {on_difference!r}.")
-    other = against if isinstance(against, Trace) else open_trace(against, tolerant=True)
+    other = open_trace(against, tolerant=True)
     if Path(other.path).absolute() == path:
         raise UsageError(f"against: {other.path} is what is being recorded. Give the trace of the other run.")
     settings = other.manifest.get("settings", {})
@@ -56,6 +54,6 @@ def _judge_step(left: Trace, path: Path, step: int, rank: int) -> str:
         return ""
     where = "" if found.call is None else f", {found.call.site}"
     line = found.call.stack[0] if found.call is not None and found.call.stack else None
-    place = f" ({Path(line.file).name}:{line.line})" if line else ""
+    place = f" ({line.place})" if line else ""
     way = ", backward" if found.backward else ""
     return f"step {step}{where}{way}{place} is the first that differs from {left.path}: {found.what}"

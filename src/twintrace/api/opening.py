@@ -6,23 +6,23 @@ import itertools
 import math
 import os
 from collections.abc import Collection, Iterator, Mapping
-from pathlib import Path
 
 from ..model.errors import TraceNotFoundError
-from ..model.records import Call, Role
-from ..model.results import Listing, Row
+from ..model.listings import Listing, Row
+from ..model.pairs import Part
+from ..model.records import Call
 from ..model.tensors import LARGEST, Tensor
-from ..model.values import TensorRef, leaves, tensor_slots
 from ..store.registry import open_trace
 from ..store.trace import Journal
 from ..store.trace import Trace as StoredTrace
 from .traces import Trace, as_trace
 
-__all__ = ["listing", "open"]
-
 
 def open(path: str | os.PathLike[str], *, tolerant: bool = False) -> Trace:
     """Open a trace, or a dump of another tool.
+
+        trace = tt.open("runs/a")
+        print(trace, trace.steps, trace.first)
 
     Args:
         path: its directory or, for some tools, its file.
@@ -52,7 +52,7 @@ def listing(
 
     nonfinite   only calls with NaN or infinities in their results or gradients
     """
-    trace = path if isinstance(path, StoredTrace) else open_trace(path, tolerant=True)
+    trace = open_trace(path, tolerant=True)
     steps = steps if step is None else (step,)
     ranks = ranks if rank is None else (rank,)
     for name, asked, there in (("step", steps, trace.steps), ("rank", ranks, trace.ranks)):
@@ -72,7 +72,8 @@ def listing(
         found = list(journal.calls()) if nonfinite or limit is None or len(rows) < limit else []
         made = _rows(journal, found)
         if nonfinite:
-            rows.extend(row for row in made if any(_is_nonfinite(mark) for mark in row.marks))
+            bad = ("NaN", "Inf")
+            rows.extend(row for row in made if any(mark.removeprefix(_GRADIENT).startswith(bad) for mark in row.marks))
         else:  # no further than is shown: a row reads the values of a dump without statistics
             rows.extend(made if limit is None else itertools.islice(made, max(limit - len(rows), 0)))
         calls += len(journal)
@@ -85,78 +86,45 @@ def listing(
         damage += [str(item) for item in journal.damage]
     shown = tuple(rows if limit is None else rows[:limit])
     settings = trace.manifest.get("settings")
-    return Listing(
-        trace.path,
-        trace.layout,
-        trace.framework,
-        trace.steps,
-        trace.ranks,
-        settings if isinstance(settings, Mapping) else {},
-        calls,
-        tensors,
-        shown,
-        (len(rows) if nonfinite else calls) - len(shown),
-        tuple(dict.fromkeys(notes)),
-        tuple(damage),
-    )
-
-
-def _tensors(call: Call) -> Iterator[tuple[tuple[str, str], int]]:
-    for slot, identity in tensor_slots(call.args, call.kwargs):
-        yield ("input", slot), identity
-    for name, identity in (*call.parameters.items(), *call.buffers.items()):
-        yield ("parameter", name), identity
-    for slot, leaf in leaves(call.output):
-        if isinstance(leaf, TensorRef):
-            yield ("output", slot), leaf.id
-    for slot, identity in call.after.items():
-        yield ("output", slot), identity
-    for gradient in call.gradients:
-        role = "gradient of the output" if gradient.role is not Role.INPUT else "gradient of the input"
-        yield (f"{role} (pass {gradient.count})" if gradient.count else role, gradient.slot), gradient.tensor
+    settings = settings if isinstance(settings, Mapping) else {}
+    head = (trace.path, trace.layout, trace.framework, trace.steps, trace.ranks, settings, calls, tensors, shown)
+    hidden = (len(rows) if nonfinite else calls) - len(shown)
+    return Listing(*head, hidden, tuple(dict.fromkeys(notes)), tuple(damage))
 
 
 def _rows(journal: Journal, calls: list[Call]) -> Iterator[Row]:
-    """Calls in the order in which they began: a module before what it called, although its line comes after."""
+    """Calls in the order in which they began: a module before the calls inside it, although its line comes after."""
     depths: dict[int, int] = {}
-
-    def specs(pairs: Iterator[tuple[tuple[str, str], int]], wanted: str) -> tuple[str, ...]:
-        return tuple(_spec(journal.tensor(identity)) for (role, _), identity in pairs if role == wanted)
 
     for call in sorted(calls, key=lambda call: call.id):  # a module has a lower number than what it calls
         depths[call.id] = depths.get(call.parent, -1) + 1 if call.parent is not None else 0
         site = call.site
         name = f"{site.name or '(model)'}#{site.call}" if site.call or site.kind != "module" else site.name or "(model)"
-        frame = f"{Path(call.stack[0].file).name}:{call.stack[0].line}" if call.stack else ""
+        frame = call.stack[0].place if call.stack else ""
         remark = call.raised or "; ".join(call.missing)
         phase = "" if site.phase == "forward" else f"{site.phase}/"
-        yield Row(
-            journal.header.step,
-            journal.header.rank,
-            depths[call.id],
-            phase + name,
-            str(site.kind),
-            site.type,
-            specs(_tensors(call), "input"),
-            specs(_tensors(call), "output"),
-            len(call.gradients),
-            frame,
-            remark,
-            tuple(_range(journal.tensor(identity)) for (role, _), identity in _tensors(call) if role == "output"),
-            tuple(_marks(journal, call)),
-        )
+        held = (Part.PARAMETER, Part.BUFFER)  # not shown, and so not read
+        tensors = [(part, journal.tensor(number)) for part, _, _, number in call.tensors() if part not in held]
+        inputs = [tensor for part, tensor in tensors if part is Part.INPUT]
+        outputs = [tensor for part, tensor in tensors if part in _RESULTS]
+        marks = [
+            f"{_GRADIENT if part.backward else ''}{text}"
+            for part, tensor in tensors
+            if part is not Part.INPUT
+            for text in _oddities(tensor)
+        ]
+        place = (journal.header.step, journal.header.rank, depths[call.id], phase + name, str(site.kind), site.type)
+        flow = (tuple(map(_spec, inputs)), tuple(map(_spec, outputs)), len(call.gradients))
+        yield Row(*place, *flow, frame, remark, tuple(map(_range, outputs)), tuple(marks))
 
 
+_RESULTS = (Part.OUTPUT, Part.AFTER)
 _GRADIENT = "∂ "
 """Begins the mark of a gradient."""
 _LARGEST = {dtype: LARGEST[dtype] for dtype in ("f16", "bf16", "f32", "f64")}
 """The largest finite number of each type that overflows by accident; those of eight bits and less are scaled to their ends."""
 _END_OF_RANGE = 0.5
 """Of the largest number that a type has: one doubling more overflows."""
-
-
-def _is_nonfinite(mark: str) -> bool:
-    return mark.removeprefix(_GRADIENT).startswith(("NaN", "Inf"))
 
 
 def _range(tensor: Tensor) -> str:
@@ -168,13 +136,6 @@ def _range(tensor: Tensor) -> str:
         return f"all {known.min:.4g}" if math.prod(tensor.spec.shape) > 1 else f"{known.min:.6g}"
     norm = "" if known.norm is None else f", norm {known.norm:.4g}"
     return f"{known.min:.4g} … {known.max:.4g}{norm}"
-
-
-def _marks(journal: Journal, call: Call) -> Iterator[str]:
-    for (role, _), identity in _tensors(call):
-        if role == "output" or role.startswith("gradient"):
-            tensor = journal.tensor(identity)
-            yield from (f"{_GRADIENT if role != 'output' else ''}{text}" for text in _oddities(tensor))
 
 
 def _oddities(tensor: Tensor) -> Iterator[str]:

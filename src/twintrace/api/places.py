@@ -1,6 +1,7 @@
 """One step of one rank: paired, measured, judged.
 
-compare_place(traces, (step, rank), …)      a PlaceResult: the results, and what the step leaves to the next
+Request(traces, policy, pair, …)            two traces, and the way in which they are compared
+compare_place(request, (step, rank), …)     a PlaceResult: the results, and the state for the next step
 """
 
 from __future__ import annotations
@@ -19,12 +20,10 @@ from ..judge.settings import different_settings
 from ..model.errors import TwintraceError, UsageError
 from ..model.pairs import Alignment, Alone, Layout, Part, Side, TensorPair
 from ..model.records import Call, is_kept
-from ..model.results import (
-    CallResult,
-    Mistake,
-)
+from ..model.results import CallResult, Mistake
 from ..model.tensors import Tensor
 from ..model.verdicts import Outcome
+from ..model.words import some
 from ..operations.multi_tensor import split
 from ..operations.sides import Side as Graph
 from ..store.trace import Journal, Trace
@@ -34,16 +33,11 @@ if TYPE_CHECKING:
     from ..operations.recomputation import Recomputation
 
 Progress = Callable[[str, int, int], None]
-"""Called with what is being done, how many are done, and how many there are."""
+"""Called with (task, done, total)."""
 
 
 _TENSORS = 100_000
 """Descriptions of tensors held at once, about 1 KB each."""
-
-
-def _first_half(progress: Progress) -> Progress:
-    """Tells of work after which as much again is to come."""
-    return lambda what, done, total: progress(what, done, 2 * total)
 
 
 def silent(what: str, done: int, total: int) -> None:
@@ -51,8 +45,24 @@ def silent(what: str, done: int, total: int) -> None:
 
 
 def listed(places: Sequence[tuple[int, int]]) -> str:
-    shown = ", ".join(f"step {step} rank {rank}" for step, rank in places[:4])
-    return (shown or "none at all") + (f" and {len(places) - 4} more" if len(places) > 4 else "")
+    return some(f"step {step} rank {rank}" for step, rank in places) or "none at all"
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """Two traces, and the way in which they are compared."""
+
+    traces: tuple[Trace, Trace]
+    policy: Policy
+    pair: Callable[[Side, Side], Alignment]
+    """Pairs the calls of each step and rank."""
+    repeat: Trace | None = None
+    """The left run repeated: differences between these two are noise."""
+    workers: int | None = None
+    equal_nan: bool = True
+    recompute: bool = False
+    shortcuts: bool = False
+    """Equal steps are passed over, repeated structures paired once, steps long after the parting not judged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,30 +111,31 @@ def _values(journal: Journal) -> Callable[[int], Any]:
 
 
 def compare_place(
-    traces: tuple[Trace, Trace],
+    request: Request,
     place: tuple[int, int],
-    policy: Policy,
-    pair: Callable[[Side, Side], Alignment],
-    repeat: Trace | None,
-    workers: int | None,
     progress: Progress,
-    label: str,
     before: CarriedBounds | None,
-    equal_nan: bool,
     standing: Mapping[tuple[str, str], Standing] | None,
 ) -> PlaceResult:
-    journals = (composed(traces[0].journal(*place)), composed(traces[1].journal(*place)))
+    """Results of one step of one rank, given the state after the step before; recomputed if `standing` is given."""
+    label, policy = f"step {place[0]}, rank {place[1]}", request.policy
+    journals = (composed(request.traces[0].journal(*place)), composed(request.traces[1].journal(*place)))
     sides = (side_of(journals[0]), side_of(journals[1]))
     progress(f"{label}: pairing", 0, 1)
-    alignment = pair(*sides)
-    noise = _noise(traces[0], repeat, place, policy, workers) if repeat is not None else {}
-    told = f"{label}: measuring"
-    measuring = progress if standing is None else _first_half(progress)
-    measured = _measure_all(_tensor_pairs(alignment), journals, policy, workers, measuring, told)
+    alignment = request.pair(*sides)
+    noise = _noise(request, request.repeat, place) if request.repeat is not None else {}
+    share = 1 if standing is None else 2  # as much again is to come
+
+    def tell(done: int, total: int) -> None:
+        progress(f"{label}: measuring", done, share * total)
+
+    measured = _measure_all(alignment, journals, request, tell)
     foreign = sides[0].framework != sides[1].framework
     graphs = graphs_of(journals, sides)
     readers = graphs[0].meaning, graphs[1].meaning
-    bounds = BoundsJudge(policy, noise=noise, before=before, equal_nan=equal_nan, foreign=foreign, readers=readers)
+    bounds = BoundsJudge(
+        policy, noise=noise, before=before, equal_nan=request.equal_nan, foreign=foreign, readers=readers
+    )
     inside = _inside(sides[0].calls)
     cases = [
         Case(
@@ -145,20 +156,12 @@ def compare_place(
 
     judge = Recomputed(alignment, results, recomputation_of(journals, graphs), standing)
     with working():
-        judgement = judge.judge()
+        told = judge.judge()
     progress(f"{label}: recomputing", 1, 1)
+    alone = alignment.only_left, alignment.only_right
+    behind = bounds.left_behind, judge.left_behind
     return PlaceResult(
-        judgement.results,
-        alignment.only_left,
-        alignment.only_right,
-        strays,
-        bounds.left_behind,
-        judge.left_behind,
-        judgement.parted,
-        judgement.untold,
-        judgement.lone,
-        judgement.notes,
-        judgement.reached,
+        told.results, *alone, strays, *behind, told.parted, told.untold, told.lone, told.notes, told.reached
     )
 
 
@@ -178,7 +181,7 @@ def can_recompute() -> bool:
 
 
 def graphs_of(journals: tuple[Journal, Journal], sides: tuple[Side, Side]) -> tuple[Graph, Graph]:
-    """Both sides as graphs of values, which know what their calls mean."""
+    """Both sides as graphs of values, which know the meanings of their calls."""
     found = [
         Graph(
             side.framework,
@@ -197,9 +200,8 @@ def _calls(journal: Journal) -> tuple[Callable[[int], Tensor], list[list[Call]]]
     """Tensors of a journal; calls that are compared, and those of single ranks where it was put together of several, which are only
     recomputed. Multi-tensor kernels are a call for each tensor.
     """
-    of_ranks = getattr(journal, "calls_of_ranks", None)
     compared = sorted((call for call in journal.calls() if not is_kept(call)), key=lambda call: call.id)
-    return split(journal.tensor, compared, () if of_ranks is None else of_ranks())
+    return split(journal.tensor, compared, getattr(journal, "calls_of_ranks", tuple)())
 
 
 def recomputation_of(journals: tuple[Journal, Journal], graphs: tuple[Graph, Graph]) -> Recomputation:
@@ -239,12 +241,11 @@ def _inside(calls: Iterable[Call]) -> dict[int, int]:
     return found
 
 
-def _noise(
-    trace: Trace, repeat: Trace, place: tuple[int, int], policy: Policy, workers: int | None
-) -> Mapping[int, float]:
+def _noise(request: Request, repeat: Trace, place: tuple[int, int]) -> Mapping[int, float]:
     """Distance between two runs of the left side, by the number of the left tensor."""
     from ..align import align
 
+    trace = request.traces[0]
     if place not in repeat.places:
         raise UsageError(
             f"noise: {repeat.path} has no step {place[0]} of rank {place[1]}; it has {listed(repeat.places)}. "
@@ -252,7 +253,7 @@ def _noise(
         )
     journals = (trace.journal(*place), repeat.journal(*place))
     alignment = align(side_of(journals[0]), side_of(journals[1]))
-    measured = _measure_all(_tensor_pairs(alignment), journals, policy, workers, silent, "")
+    measured = _measure_all(alignment, journals, request)
     another = next(_unlike(journals, alignment, measured), None)
     if another is not None:
         raise UsageError(
@@ -281,10 +282,7 @@ def _unlike(
             if not (name.startswith("argument ") and _near(*values)):
                 yield f"{sites[0]} has {name}: {' | '.join(values)}"
         for pair in match.tensors:
-            specs = [
-                str(journal.tensor(tensor).spec)
-                for journal, tensor in zip(journals, (pair.left, pair.right), strict=True)
-            ]
+            specs = [str(journals[0].tensor(pair.left).spec), str(journals[1].tensor(pair.right).spec)]
             if specs[0] != specs[1]:
                 yield f"{sites[0]} has {pair.part} {pair.left_slot}: {' | '.join(specs)}"
             fed = pair.part is Part.PARAMETER or (pair.part is Part.INPUT and not number)
@@ -323,12 +321,10 @@ def _tensor_pairs(alignment: Alignment) -> Iterator[tuple[TensorPair, tuple[str,
 
 
 def _measure_all(
-    pairs: Iterable[tuple[TensorPair, tuple[str, ...]]],
+    alignment: Alignment,
     journals: tuple[Journal, Journal],
-    policy: Policy,
-    workers: int | None,
-    progress: Progress,
-    label: str,
+    request: Request,
+    tell: Callable[[int, int], None] = lambda done, total: None,
 ) -> dict[_Key, Evidence]:
     """Evidence on each pair of tensors. Values are read only where the bits are not known to be equal."""
     from ..engine.local import Local
@@ -336,7 +332,7 @@ def _measure_all(
 
     found: dict[_Key, Evidence] = {}
     to_read: list[Evidence] = []
-    for pair, names in pairs:
+    for pair, names in _tensor_pairs(alignment):
         if key_of(pair) in found:
             continue
         left, right = journals[0].tensor(pair.left), journals[1].tensor(pair.right)
@@ -350,14 +346,15 @@ def _measure_all(
             to_read.append(item)
 
     def task(items: Sequence[Evidence]) -> list[Evidence]:
-        return [measure_pair(item, journals, policy.tolerance(item.left, item.right, item.names)) for item in items]
+        tolerance = request.policy.tolerance
+        return [measure_pair(item, journals, tolerance(item.left, item.right, item.names)) for item in items]
 
     measured = 0
-    for done in Local(workers).run(task, _groups(to_read)):
+    for done in Local(request.workers).run(task, _groups(to_read)):
         for item in done.result():
             found[key_of(item.pair)] = item
             measured += 1
-            progress(label, measured, len(to_read))
+            tell(measured, len(to_read))
     return found
 
 
@@ -386,18 +383,10 @@ def measure_pair(
     from ..measure.values import measure
 
     rtol, atol = tolerance
+    types = item.left.spec.dtype, item.right.spec.dtype
     try:
-        arrays = [journal.array(tensor) for journal, tensor in zip(journals, (item.left, item.right), strict=True)]
-        found = measure(
-            arrays[0],
-            arrays[1],
-            item.left.spec.dtype,
-            item.right.spec.dtype,
-            item.pair.layout,
-            rtol=rtol,
-            atol=atol,
-            heat=heat,
-        )
+        arrays = journals[0].array(item.left), journals[1].array(item.right)
+        found = measure(*arrays, *types, item.pair.layout, rtol=rtol, atol=atol, heat=heat)
     except (TwintraceError, OSError) as error:
         return replace(item, failure=str(error))
     return replace(item, measurement=found)

@@ -17,6 +17,7 @@ from ..model.records import Call
 from ..model.results import CallResult, Mistake
 from ..model.sites import Phase
 from ..model.tensors import Spec, Tensor
+from ..model.words import some
 from ..operations.sides import inputs_of, outputs_of
 from ..store.trace import Journal, Trace
 from .composed import composed
@@ -208,8 +209,7 @@ def unlike_models(traces: Sequence[Trace]) -> Iterator[str]:
     for side, mine, other in (("left", names[0], names[1]), ("right", names[1], names[0])):
         alone = sorted(mine - other)
         if alone and other:
-            shown = ", ".join(alone[:3]) + (f" and {len(alone) - 3} more" if len(alone) > 3 else "")
-            yield f"The two cannot be layouts of one model: the {side} alone holds {shown}."
+            yield f"The two cannot be layouts of one model: the {side} alone holds {some(alone, 3)}."
 
 
 def _held(journal: Journal) -> frozenset[tuple[str, Spec, str]]:
@@ -259,21 +259,13 @@ def with_findings(
         for item in reversed(new):  # the first of a call comes first
             if item.group is not None and step > min(findings):  # other weights stay others: told once
                 item = replace(item, what=f"{item.what}, since step {step}")
-            mistake = Mistake(
-                "ranks",
-                item.what,
-                item.why,
-                item.advice,
-                side=("left", "right")[which],
-                backward=item.backward,
-                **{("left", "right")[which]: (item.call,)},  # type: ignore[arg-type]
-            )
+            calls: list[tuple[Call, ...]] = [(item.call,), ()] if which == 0 else [(), (item.call,)]
+            words = (item.what, item.why, item.advice, ("left", "right")[which])
+            mistake = Mistake("ranks", *words, backward=item.backward, left=calls[0], right=calls[1])
             place = _shown_at(found, step, item, which)
             if place is None:
-                calls: tuple[tuple[Call, ...], tuple[Call, ...]] = (
-                    ((item.call,), ()) if which == 0 else ((), (item.call,))
-                )
-                found.append(CallResult(step, 0, Match(*calls, "only one side"), (), None, None, mistakes=(mistake,)))
+                match = Match(calls[0], calls[1], "only one side")
+                found.append(CallResult(step, 0, match, (), None, None, mistakes=(mistake,)))
             else:
                 found[place] = replace(found[place], mistakes=(mistake, *found[place].mistakes))
     return found
@@ -290,17 +282,9 @@ def _shown_at(results: Sequence[CallResult], step: int, finding: Finding, which:
     ]
     if with_tensor:
         return min(with_tensor)[1]
-    return next(
-        (
-            number
-            for call in finding.around
-            for number, result in enumerate(results)
-            if _shows(result, step, call, which)
-        ),
-        None,
-    )
-
-
-def _shows(result: CallResult, step: int, call: int, which: int) -> bool:
-    calls = result.match.right if which else result.match.left
-    return result.step == step and any(other.id == call for other in calls)
+    for call in finding.around:
+        for number, result in enumerate(results):
+            calls = result.match.right if which else result.match.left
+            if result.step == step and any(other.id == call for other in calls):
+                return number
+    return None

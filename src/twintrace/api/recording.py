@@ -1,4 +1,4 @@
-"""Begin a recording: what was asked for, checked and handed to the net.
+"""Begin a recording: options are checked and handed to `collect`.
 
 record("runs/a", net, level="mix")     -> Recorder
 modules_of(net)                        whose model it is, and its modules by the paths that a record gives them
@@ -15,11 +15,9 @@ from typing import Any
 
 from ..collect import selfcheck as _selfcheck
 from ..collect.models import framework_for, named_models
-from ..collect.scripts import selfcheck_script
-from ..collect.seeding import Seeded, seed_all, without_dropout
 from ..collect.selection import Selection
-from ..collect.selfcheck import Run, SelfCheck, choose, selfcheck
-from ..collect.session import Session as Recorder
+from ..collect.selfcheck import choose
+from ..collect.session import Session
 from ..collect.watching import NonfiniteWatch
 from ..frameworks.protocol import Capability
 from ..model.choices import KeepName, LevelName
@@ -33,26 +31,10 @@ from ..store.uploading import Uploader, local_root
 from ..store.writer import Writer
 from .diagnosing import judge_steps
 from .lockstep import lockstep_with
-from .tensors import array_of, framework_of, graph_tap, rank_and_world, tap
 from .zooming import read_zoom
 
-__all__ = [
-    "Recorder",
-    "Run",
-    "Seeded",
-    "SelfCheck",
-    "array_of",
-    "framework_of",
-    "graph_tap",
-    "modules_of",
-    "rank_and_world",
-    "record",
-    "seed_all",
-    "selfcheck",
-    "selfcheck_script",
-    "tap",
-    "without_dropout",
-]
+Recorder = Session
+"""Class of the result of `record`."""
 
 
 def record(
@@ -106,20 +88,20 @@ def record(
         between: (from, to): only a range of module paths.
         forward_only: no gradients.
         inputs_only: no results.
-        flow_only: what flows through calls: arguments, results and the gradients of results; no parameters, no other gradients.
+        flow_only: arguments, results and the gradients of results; no parameters, no other gradients.
         first: only the first so many calls of each name.
         predicate: decides for each `Site` whether it is recorded.
         framework: "torch", "mindspore" or "msadapter"; needed only if no model is given and several are imported.
         buffer: bytes that may be on their way to disk before the recorder waits: a number, or a text such as "64 MB".
         device_buffer: memory of a device that may be held for tensors which wait to be read; None: 1 GiB or 2 % of the
             device's, whichever is more; 0: each is read at once.
-        strict: raise what goes wrong in the recorder. Otherwise it is warned about once, noted in the trace, and training goes on.
+        strict: raise errors of the recorder. Otherwise each is warned about once, noted in the trace, and training goes on.
         overwrite: replace an old trace at `path`.
         resume: go on in the trace at `path`, if there is one of the same kind: its steps stay, and the first new one is the
             one after the last, or `rec.step(n)`.
-        eager: run what was compiled (torch.compile; MindSpore's @jit, GRAPH_MODE) call by call while recording, to see it.
-        writer: writes what is recorded in another tool's format, to a file of its own; nothing is written to `path` then.
-        kernels: have the framework dump the kernels of what was compiled, and take them into the trace (MindSpore).
+        eager: run compiled code (torch.compile; MindSpore's @jit, GRAPH_MODE) call by call while recording.
+        writer: writes the record in another tool's format, to a file of its own; nothing is written to `path` then.
+        kernels: have the framework dump the kernels of compiled graphs, and take them into the trace (MindSpore).
         stop_on_nonfinite: watch for NaN and infinities: keep the values around the place where they arise, tell, and stop
             recording with the step; "raise": raise NonfiniteError at its end. Masks of -inf and what else has no effect do
             not count.
@@ -155,16 +137,9 @@ def record(
         chosen_level = choose(Level, "level", level)
     chosen_keep = choose(Keep, "keep", keep)
     selection = Selection(
-        steps=steps,
-        ranks=ranks,
-        names=names,
-        between=between,
-        forward_only=forward_only,
-        inputs_only=inputs_only,
-        flow_only=flow_only,
-        first=first,
-        predicate=predicate,
-    )
+        steps=steps, ranks=ranks, names=names, between=between, forward_only=forward_only, inputs_only=inputs_only,
+        flow_only=flow_only, first=first, predicate=predicate,
+    )  # fmt: skip
     if resume and (overwrite or writer is not None):
         raise UsageError(
             "resume=True goes on in the trace that is there: leave out "
@@ -172,10 +147,9 @@ def record(
         )
     if stop_on_nonfinite not in (False, True, "raise"):
         raise UsageError(f"stop_on_nonfinite: expected True, False or 'raise', got {stop_on_nonfinite!r}.")
-    if stop_on_nonfinite and writer is not None:
-        raise UsageError("stop_on_nonfinite reads the trace while it is written: leave out writer.")
-    if against is not None and writer is not None:
-        raise UsageError("against reads the trace while it is written: leave out writer.")
+    for option, given in (("stop_on_nonfinite", stop_on_nonfinite), ("against", against is not None)):
+        if given and writer is not None:
+            raise UsageError(f"{option} reads the trace while it is written: leave out writer.")
     models = named_models(model)
     workshop = framework_for(models, framework)
     rank, world = workshop.rank()

@@ -14,8 +14,6 @@ from ..model.records import Level
 from ..model.repetition import FirstDifference, Repetition, Unsteadiness
 from ..store.registry import open_trace
 
-__all__ = ["repetition_text", "run_twice"]
-
 
 def run_twice(
     script: str | os.PathLike[str],
@@ -28,10 +26,10 @@ def run_twice(
     """Run a script twice, each time in a process of its own, and name the first call in which the two runs differ.
 
     Args:
-        script: a Python file. If it calls `tt.record`, that is what is recorded; otherwise the whole script is, at level api.
+        script: a Python file. If it calls `tt.record`, its own selection is recorded; otherwise the whole script is, at level api.
         arguments: its arguments.
         level: record at this level, whatever the script says.
-        seed: seed Python, numpy and the framework before each run, and PYTHONHASHSEED: shows what is left then.
+        seed: seed Python, numpy and the framework before each run, and PYTHONHASHSEED: shows the remaining differences.
         keep: a folder for the two traces; without it they are removed.
 
     Returns:
@@ -83,10 +81,3 @@ def _compared(script: str, folder: Path, runs: tuple[Run, Run]) -> Repetition:
         )
     remarks = (f"{untold:,} values could not be compared: they could not be read.",) if untold else ()
     return Repetition(script, first, calls, compared or (1 if first else 0), raised, remarks)
-
-
-def repetition_text(found: Repetition) -> str:
-    """The answer as text."""
-    from ..report import repetition
-
-    return repetition.repetition_text(found)

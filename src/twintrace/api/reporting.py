@@ -3,80 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ..model.results import Comparison, Listing
-    from ..report.progress import Tell
-    from ..report.server import Server
+    from ..model.results import Comparison
     from ..report.sheets import Sheet
     from . import results
-
-
-def print_tree(listing: Listing, console: Any) -> None:
-    """A trace as a tree, one branch for each step and rank."""
-    from ..report import tree
-
-    tree.print_tree(listing, console)
-
-
-def print_table(listing: Listing, console: Any) -> None:
-    """A trace as a flat table."""
-    from ..report import tree
-
-    tree.print_table(listing, console)
-
-
-def listing_json(listing: Listing) -> str:
-    """A trace's listing for machines."""
-    from ..report import tree
-
-    return tree.as_json(listing)
-
-
-def print_verdict(comparison: Comparison, console: Any, *, everything: bool = False) -> None:
-    """A comparison's verdict, wrapped and coloured where the console is a terminal."""
-    from ..report import pairs
-
-    pairs.print_verdict(comparison, console, everything=everything)
-
-
-def print_pairs(comparison: Comparison, console: Any) -> None:
-    """All pairs of a comparison as a table, and what is alone."""
-    from ..report import pairs
-
-    pairs.print_pairs(comparison, console)
-
-
-def growth_text(comparison: Comparison) -> str:
-    """Sentence whether the difference of two runs is normal, and the calls that add most to it."""
-    from ..report import growth
-
-    return growth.growth_text(comparison)
-
-
-def write_csv(comparison: Comparison, path: str | os.PathLike[str], *, columns: str = "all") -> None:
-    """One row for each pair of tensors, as CSV: with all columns, or the "main" ones."""
-    from ..report import delimited
-
-    delimited.write_csv(comparison, path, columns=columns)
-
-
-def comparison_json(comparison: Comparison) -> Iterator[str]:
-    """Everything that the comparison found, as the text of a JSON document (docs/reference/report-json.md), piece by piece."""
-    from ..report import document
-
-    return document.pieces(comparison)
-
-
-def write_xlsx(comparison: Comparison, path: str | os.PathLike[str]) -> None:
-    """The same as a spreadsheet, coloured by verdict."""
-    from ..report import workbook
-
-    workbook.write_xlsx(comparison, path)
 
 
 def write_table(
@@ -110,13 +44,6 @@ def write_text(path: str | os.PathLike[str], text: str) -> None:
         file.write(text)
 
 
-def write_json(comparison: Comparison, path: str | os.PathLike[str]) -> None:
-    """Everything that the comparison found, as JSON (docs/reference/report-json.md)."""
-    from ..report import document
-
-    document.write_json(comparison, path)
-
-
 def read_report(path: str | os.PathLike[str]) -> results.Comparison:
     """A comparison that was written with `write_json`."""
     from ..report import document
@@ -138,17 +65,3 @@ def comparison_page(comparison: Comparison) -> Sheet:
     from .diagnosing import page_curves
 
     return comparison_sheet(comparison, curves=page_curves(comparison))
-
-
-def view(path: str | os.PathLike[str], *, port: int = 0) -> Server:
-    """A server of a report (JSON or HTML) or of a trace, for this machine's browser. Use it with `with`; `serve` answers."""
-    from . import viewing
-
-    return viewing.view(path, port=port)
-
-
-def progress_bar() -> AbstractContextManager[Tell | None]:
-    """A bar for the verbs that take `progress`: on a terminal only, and gone when the work is done."""
-    from ..report import progress
-
-    return progress.bar()

@@ -1,4 +1,4 @@
-"""Results as Python holds them: what the verbs give back, with the reports as methods.
+"""Results of the verbs as Python objects, with the reports as methods.
 
     found = tt.compare("runs/a", "runs/b")
     bool(found), found.code             True for exit code 0 alone
@@ -10,7 +10,7 @@
     found.to_html("report.html")        also to_json, to_csv, to_xlsx; without a path, html, json and csv come back as text
 
 The facts are the types of `model`, which know nothing of reports. Here each gets a subclass of the same name, without fields of
-its own, whose methods enter the press when they are called; so imports go down only, and what is written is what the command line
+its own, whose methods enter the press when they are called; so imports go down only, and the files are those that the command line
 writes.
 """
 
@@ -139,9 +139,9 @@ class Comparison(Written, results.Comparison):
 
     def to_xlsx(self, path: Destination) -> None:
         """A spreadsheet: the verdict, all pairs of tensors coloured by verdict, and what is alone."""
-        from . import reporting
+        from ..report import workbook
 
-        reporting.write_xlsx(self, path)
+        workbook.write_xlsx(self, path)
 
     def to_frame(self, library: Library | None = None, *, columns: Columns = "main") -> Any:
         """All pairs of tensors as a data frame: pandas' if it is installed, otherwise polars' or an Arrow table.
@@ -163,9 +163,9 @@ class Comparison(Written, results.Comparison):
         return tables.table(self, columns)
 
     def _document(self) -> Iterable[str]:
-        from . import reporting
+        from ..report import document
 
-        return reporting.comparison_json(self)
+        return document.comparison_json(self)
 
     def _page(self) -> Iterable[str]:
         from ..report.page import page_text
@@ -180,28 +180,28 @@ class _WeightReport(Written):
     __slots__ = ()
 
     def _repr_html_(self: Any) -> str:
-        from ..report import notebook, weight_tables
+        from ..report import notebook, weights
 
-        return notebook.verdict_html(weight_tables.weight_text(self), good=self.code == 0)
+        return notebook.verdict_html(weights.weight_text(self), good=self.code == 0)
 
     def _table(self: Any) -> Table:
-        from ..report import weight_tables
+        from ..report import weights
 
-        return weight_tables.weight_table(self)
+        return weights.weight_table(self)
 
     def _document(self: Any) -> Iterable[str]:
-        from ..report import weight_tables
+        from ..report import weights
 
-        return [weight_tables.weight_json(self)]
+        return [weights.weight_json(self)]
 
     def _page(self: Any) -> Iterable[str]:
-        from ..report import weight_tables
+        from ..report import weights
 
-        return [weight_tables.weight_page(self)]
+        return [weights.weight_page(self)]
 
 
 class WeightMap(_WeightReport, weights.WeightMap):
-    """Weights that belong together, and what is left over. True if everything that matters has its partner."""
+    """Weights that belong together, and leftovers. True if everything that matters has its partner."""
 
     __slots__ = ()
 

@@ -1,4 +1,4 @@
-"""Short cuts through many steps: what two steps have in common is seen from their structure and fingerprints.
+"""Short cuts through many steps: equal and repeated steps are recognised by structure and fingerprints.
 
 outlines = outlines_of(journals)          None where a journal was not closed, is damaged, or is another tool's
 outlines.equal                            the same calls, and the same bits in every value
@@ -16,14 +16,14 @@ from typing import Any
 import numpy as np
 
 from ..model.records import Call, Role
-from ..model.results import FirstBit
 from ..model.sites import Phase
-from ..model.values import TensorRef, leaves, tensor_slots
+from ..model.steps import FirstBit
+from ..model.values import tensor_slots
 from ..store.folding import Outline
 from ..store.trace import Journal
 
 JUDGED_AFTER = 3
-"""Steps that are judged after the one in which the runs part: what goes wrong forward in one step shows backward in it, and in the
+"""Steps that are judged after the one in which the runs part: a forward mistake of one step shows backward in it, and in the
 update at the latest in the next. Later ones differ because these do.
 """
 
@@ -108,7 +108,7 @@ def _values(
 ) -> Iterator[tuple[Call | None, str, str, int]]:
     """All values of a journal in the order in which they were first seen: call, origin, place in the call, tensor.
 
-    A value has several places: it is told at the call that makes it, else as what a module holds, else where it comes in.
+    A value has several places: it is told at the call that makes it, else as a weight of a module, else where it comes in.
     """
     found: dict[int, tuple[int, Call | None, str, str]] = {}
 
@@ -122,9 +122,8 @@ def _values(
     for call in calls:
         update = call.site.phase is Phase.UPDATE
         made = "random" if draws(call) else "optimizer" if update else "call"
-        outputs = [(slot, leaf.id) for slot, leaf in leaves(call.output) if isinstance(leaf, TensorRef)]
         taken = dict(tensor_slots(call.args, call.kwargs))
-        for slot, tensor in (*outputs, *call.after.items()):
+        for slot, tensor in (*call.returned.items(), *call.after.items()):
             if tensor not in taken.values():
                 add(tensor, 0, call, made, f"output {slot}")
         for kind, group in (("parameter", call.parameters), ("buffer", call.buffers)):

@@ -1,9 +1,9 @@
 """Single tensors, whosever they are, and the process that has them.
 
-framework_of(value)          "torch", "mindspore", …; None for what is no tensor and no module
+framework_of(value)          "torch", "mindspore", …; None for anything but a tensor or a module
 array_of(tensor)             its values as numpy holds them           -> (array, element type)
-tap(tensor, callback)        the tensor, whose gradient is told        -> what to go on with
-graph_tap(callback)          the same for a graph of MindSpore          -> what to call with the tensor, while it is compiled
+tap(tensor, callback)        the tensor, whose gradient is told        -> the tensor to go on with
+graph_tap(callback)          the same for a graph of MindSpore          -> a function to call with the tensor, while it is compiled
 rank_and_world()             which process of a parallel run this is   -> (0, 1) where there is one alone
 """
 
@@ -18,8 +18,6 @@ from ..collect.session import unseen
 from ..frameworks import registry
 from ..frameworks.protocol import Framework, Look, Unreadable
 from ..model.errors import UsageError
-
-__all__ = ["array_of", "framework_of", "graph_tap", "rank_and_world", "tap"]
 
 
 def framework_of(value: object) -> str | None:

@@ -2,7 +2,7 @@
 
 trace = tt.open("runs/a")
 repr(trace)                        one line; reads names only
-print(trace)                       what was recorded, and whether every value is finite: reads all records
+print(trace)                       its contents, and whether every value is finite: reads all records
 trace.first, trace.guilty          where the first value that is not finite comes from
 trace.worst(10)                    the calls whose results are nearest to the end of their type's range, or beyond it
 trace.to_frame()                   a row for each tensor of each call; also to_html, to_json, to_csv, to_xlsx
@@ -17,24 +17,21 @@ from typing import TYPE_CHECKING
 from ..model.nonfinite import NonfiniteReport, Origin
 from ..model.records import Call
 from ..model.tensors import LARGEST, Tensor
-from ..model.values import TensorRef, leaves
 from ..store import trace as store
 from .results import Written
 
 if TYPE_CHECKING:
     from ..report.tables import Table
 
-__all__ = ["Trace", "as_trace"]
-
 
 class Trace(Written, store.Trace):
     """A recorded run: `steps`, `ranks`, `journal(step, rank)`, `calls()`, and reports as methods."""
 
     def __str__(self) -> str:
-        from . import diagnosing
+        from ..report.findings import nonfinite_text
 
         calls = sum(len(journal) for journal in self.journals())
-        return f"{self!r}, {calls} calls\n{diagnosing.nonfinite_text(self._nonfinite())}"
+        return f"{self!r}, {calls} calls\n{nonfinite_text(self._nonfinite())}"
 
     def _repr_html_(self) -> str:
         from ..report import notebook
@@ -62,7 +59,7 @@ class Trace(Written, store.Trace):
     def _strained(self) -> Iterator[tuple[int, float, Call]]:
         for journal in self.journals():
             for call in journal.calls():
-                results = [journal.tensor(leaf.id) for _, leaf in leaves(call.output) if isinstance(leaf, TensorRef)]
+                results = map(journal.tensor, call.returned.values())
                 yield *max(map(_strain, results), default=(0, 0.0)), call
 
     def _nonfinite(self) -> NonfiniteReport:
@@ -71,15 +68,16 @@ class Trace(Written, store.Trace):
         return diagnosing.first_nonfinite(self)
 
     def _table(self) -> Table:
-        from ..report.trace_table import trace_table
+        from ..report.trace_sheet import trace_table
         from .viewing import sheet_journals
 
         return trace_table(sheet_journals(self))
 
     def _document(self) -> Iterable[str]:
-        from . import opening, reporting
+        from ..report.tree import listing_json
+        from .opening import listing
 
-        return [reporting.listing_json(opening.listing(self))]
+        return [listing_json(listing(self))]
 
     def _page(self) -> Iterable[str]:
         from ..report.page import page_text
@@ -89,13 +87,13 @@ class Trace(Written, store.Trace):
 
 
 def _strain(tensor: Tensor) -> tuple[int, float]:
-    """Number of values that are not finite, and the largest magnitude as a share of what the type can hold."""
+    """Number of values that are not finite, and the largest magnitude as a share of the type's largest number."""
     known = tensor.statistics
     if known is None:
         return 0, 0.0
     ends = [abs(float(end)) for end in (known.min, known.max) if end is not None]
     largest = LARGEST.get(tensor.spec.dtype)
-    return known.nan + known.posinf + known.neginf, max(ends, default=0.0) / largest if largest else 0.0
+    return known.nonfinite, max(ends, default=0.0) / largest if largest else 0.0
 
 
 def as_trace(found: store.Trace) -> Trace:

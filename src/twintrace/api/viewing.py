@@ -38,17 +38,16 @@ def view(path: str | os.PathLike[str], *, port: int = 0) -> Server:
     """A server of a report (JSON or HTML) or of a trace, for this machine's browser. Use it with `with`; `serve` answers."""
     where = Path(path)
     if where.is_file():
-        content = where.read_bytes() if where.suffix.lower() in (".html", ".htm") else None
-        if content is None:
+        if where.suffix.lower() not in (".html", ".htm"):
             comparison = read_json(where)
             sides = {"left": comparison.left.path, "right": comparison.right.path}
             traces = {side: trace for side, name in sides.items() if (trace := _find_trace(name, where.parent))}
             curves = paired_curves(traces["left"], traces["right"]) if len(traces) == 2 else []
             sheet = comparison_sheet(comparison, values=bool(traces), curves=curves)
             return Server(served(sheet, _values(traces, sides)), port=port)
-        if not is_page(content):
+        page = where.read_bytes()
+        if not is_page(page):
             raise UsageError(f"{where}: expected a report that twintrace wrote, or a trace, got another page.")
-        page: bytes = content
         return Server(lambda name: None if name else ("text/html", lambda _: page), port=port)
     trace = open_trace(where, tolerant=True)
     return Server(served(trace_page_sheet(trace), _values({"left": trace}, {"left": trace.path})), port=port)
@@ -73,7 +72,7 @@ def sheet_journals(trace: Trace) -> Iterator[Journal]:
 
 
 def trace_page_sheet(trace: Trace) -> Sheet:
-    """A trace for the page: its calls, and what has to be said of it."""
+    """A trace for the page: its calls, and remarks."""
     remarks: list[str] = []
     journals = list(sheet_journals(trace))
     calls = sum(len(journal.side.calls) for journal in journals)

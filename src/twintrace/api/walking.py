@@ -1,37 +1,26 @@
 """The way through the steps of two traces: judged, passed over where they are equal, followed after the parting.
 
-walk = Walk(traces, policy, pair, …)
-walk.visit((step, rank), progress)          in order; walk.parts has what was found
+walk = Walk(request)
+walk.visit((step, rank), progress)          in order; walk.parts has the results
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
-from ..judge import CarriedBounds, Policy
+from ..judge import CarriedBounds
 from ..judge.recomputed import Standing
 from ..model.pairs import Alignment, Side
 from ..model.records import Call, Damage, Header
-from ..model.results import (
-    CallResult,
-    EqualStep,
-    FirstBit,
-    FollowedStep,
-    Mistake,
-    Recording,
-)
+from ..model.results import CallResult, Mistake, Recording
+from ..model.steps import EqualStep, FirstBit, FollowedStep
 from ..model.verdicts import Outcome
 from ..operations.sides import Side as Graph
-from ..store.trace import Journal, Trace
+from ..store.trace import Journal
+from .places import PlaceResult, Progress, Request, compare_place, side_of, silent
 from .stepping import JUDGED_AFTER, Outlines, first_bit, outlines_of
-
-if TYPE_CHECKING:
-    pass
-
-from .places import PlaceResult, Progress, compare_place, side_of, silent
 
 
 @dataclass(slots=True)
@@ -66,19 +55,8 @@ class _Seen:
 class Walk:
     """Goes through the steps of two traces in their order, and judges them as far as they have to be judged."""
 
-    def __init__(
-        self,
-        traces: tuple[Trace, Trace],
-        policy: Policy,
-        pair: Callable[[Side, Side], Alignment],
-        repeat: Trace | None,
-        workers: int | None,
-        equal_nan: bool,
-        recompute: bool,
-        shortcuts: bool,
-    ) -> None:
-        self._traces, self._policy, self._pair, self._repeat, self._workers = traces, policy, pair, repeat, workers
-        self._equal_nan, self.recompute, self._shortcuts = equal_nan, recompute, shortcuts
+    def __init__(self, request: Request) -> None:
+        self._request, self._traces = request, request.traces
         self.parts: dict[tuple[int, int], PlaceResult] = {}
         self.equal: list[EqualStep] = []
         self.followed: list[FollowedStep] = []
@@ -98,10 +76,13 @@ class Walk:
         if not self._heads:
             self._heads.append((journals[0].header, journals[1].header))
         carried = self._carried.setdefault(place[1], _Carried())
-        outlines = outlines_of(journals) if self._shortcuts else None
+        outlines = outlines_of(journals) if self._request.shortcuts else None
         if not self._pass_over(place, outlines, carried) and not self._follow(place, outlines):
             self._note_first_bit(journals, outlines, carried)
-            self._catch_up(carried)
+            # What the steps passed over leave behind is asked of the last of each structure: they only leave the latest.
+            passed, carried.passed = carried.passed, {}
+            for earlier in passed.values():
+                self._judge(earlier, None, carried, silent)
             part = self._judge(place, outlines, carried, progress)
             self._count_what_reached(part.reached, place)
             self.parts[place] = replace(part, left_behind=CarriedBounds(), standing={}, reached=frozenset())
@@ -131,16 +112,9 @@ class Walk:
     def recording(self, which: int) -> Recording:
         """One side, as far as it was gone through."""
         trace, head = self._traces[which], self._heads[0][which] if self._heads else None
-        return Recording(
-            trace.path,
-            trace.framework,
-            trace.layout,
-            trace.steps,
-            trace.ranks,
-            sum(seen.calls[which] for seen in self.seen.values()),
-            head.environment if head else {},
-            head.settings if head else {},
-        )
+        calls = sum(seen.calls[which] for seen in self.seen.values())
+        told = (head.environment, head.settings) if head else ({}, {})
+        return Recording(trace.path, trace.framework, trace.layout, trace.steps, trace.ranks, calls, *told)
 
     def _pass_over(self, place: tuple[int, int], outlines: Outlines | None, carried: _Carried) -> bool:
         known = None if outlines is None else self._quiet.get(outlines.skeleton)
@@ -152,7 +126,7 @@ class Walk:
         return True
 
     def _follow(self, place: tuple[int, int], outlines: Outlines | None) -> bool:
-        """Long after the parting: what differs is counted."""
+        """Count the differences of a step long after the parting."""
         if self._parted_in is None or outlines is None:
             return False
         if not self._follows:
@@ -164,38 +138,22 @@ class Walk:
             self.followed.append(FollowedStep(*place, *counts))
         return self._follows
 
-    def _catch_up(self, carried: _Carried) -> None:
-        """Results that the steps passed over leave behind, asked of the last of each structure: they only leave the latest."""
-        passed, carried.passed = carried.passed, {}
-        for place in passed.values():
-            self._judge(place, None, carried, silent)
-
     def _judge(
         self, place: tuple[int, int], outlines: Outlines | None, carried: _Carried, progress: Progress
     ) -> PlaceResult:
-        part = compare_place(
-            self._traces,
-            place,
-            self._policy,
-            functools.partial(self._paired, outlines),
-            self._repeat,
-            self._workers,
-            progress,
-            f"step {place[0]}, rank {place[1]}",
-            carried.before,
-            self._equal_nan,
-            carried.standing if self.recompute else None,
-        )
+        request = replace(self._request, pair=functools.partial(self._paired, outlines))
+        standing = carried.standing if request.recompute else None
+        part = compare_place(request, place, progress, carried.before, standing)
         carried.before, carried.standing = part.left_behind, _worth_knowing(part.standing)
         return part
 
     def _paired(self, outlines: Outlines | None, left: Side, right: Side) -> Alignment:
         if outlines is None:
-            return self._pair(left, right)
+            return self._request.pair(left, right)
         known = self._pairings.get(outlines.key)
         if known is not None and known.sure:
             return known.alignment
-        found = self._pair(left, right)
+        found = self._request.pair(left, right)
         # Two runs of one program are paired by their names. Two programs are paired by their values too, which may be alike by
         # chance (biases of zeros in the first step): a pairing holds for others once two steps have given it.
         again = known is not None and known.alignment == found
@@ -222,10 +180,10 @@ class Walk:
         """From the step on in which the first difference is found that no later one can come before: one that is large, or that is
         in the first bit of two runs of one program.
         """
-        if self._parted_in is not None or not self._shortcuts:
+        if self._parted_in is not None or not self._request.shortcuts:
             return
         part = self.parts[place]
-        if self.recompute:
+        if self._request.recompute:
             guilty = [mistake for result in part.results for mistake in result.mistakes]
             first = self.first_bit is not None and (self.first_bit.step, self.first_bit.rank) == place
             parted = part.parted and any(item.effective and (first or not item.marginal) for item in guilty)
@@ -245,12 +203,8 @@ _STANDING = 200_000
 
 def _with_effect(result: CallResult, reached: frozenset[Mistake]) -> CallResult:
     """The result, with those of its mistakes as effective that were among those that reached something."""
-    counted = tuple(
-        mistake
-        if mistake.effective or replace(mistake, effective=True) not in reached
-        else replace(mistake, effective=True)
-        for mistake in result.mistakes
-    )
+    telling = [(mistake, replace(mistake, effective=True)) for mistake in result.mistakes]
+    counted = tuple(known if known in reached else mistake for mistake, known in telling)
     return result if counted == result.mistakes else replace(result, mistakes=counted)
 
 

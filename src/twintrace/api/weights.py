@@ -29,7 +29,7 @@ from ..weights.certificate import certify
 from ..weights.checkpoints import FRAMEWORKS, format_of
 from ..weights.comparison import by_name, compare
 from ..weights.conversion import Progress, convert
-from ..weights.mapfile import from_troubleshooter, read_map, to_troubleshooter, write_map, write_troubleshooter
+from ..weights.mapfile import read_map
 from ..weights.mapping import declare, map_states
 from ..weights.prediction import predict
 from ..weights.states import State, open_state
@@ -37,29 +37,10 @@ from ..weights.trial import run_both
 from ..weights.uses import Uses
 from .results import Certificate, Conversion, WeightComparison, WeightMap, made_of
 
-__all__ = [
-    "certify_weights",
-    "compare_weights",
-    "convert_weights",
-    "describe_net",
-    "framework_of_net",
-    "from_troubleshooter",
-    "map_weights",
-    "net_from",
-    "random_input",
-    "read_weight_map",
-    "to_troubleshooter",
-    "weight_names",
-    "write_troubleshooter",
-    "write_weight_map",
-]
-
 _OTHER = {"torch": "mindspore", "mindspore": "torch"}
 Weighty = Any
 """A net, the path of a checkpoint, or a dict of tensors by name."""
 Traces = tuple[str | os.PathLike[str], str | os.PathLike[str]] | None
-
-write_weight_map = write_map
 
 
 def read_weight_map(path: str | os.PathLike[str]) -> WeightMap:
@@ -80,6 +61,9 @@ def map_weights(
 ) -> WeightMap:
     """Find which weight of `left` is which of `right`, how it gets there, how sure that is and why.
 
+        found = tt.map_weights(torch_net, mindspore_net)
+        print(found, found.guilty)
+
     Args:
         left: a net, a checkpoint's path, or a dict of tensors.
         right: the same of the other side. With both at hand names may differ in any way: structure, shapes, kinds of layers
@@ -92,7 +76,7 @@ def map_weights(
         key: where in a .pth file the state dict is.
 
     Returns:
-        The map: pairs with their transforms and reasons, what is alone, what is ambiguous. True if it is complete.
+        The map: pairs with their transforms and reasons, weights without partner, ambiguous ones. True if it is complete.
 
     Raises:
         UsageError: `to` is no framework.
@@ -124,6 +108,8 @@ def convert_weights(
 ) -> Conversion:
     """Carry weights over, into a file (completely or not at all) or into a net.
 
+        tt.convert_weights("net.pth", "net.ckpt", like=mindspore_net)
+
     Args:
         source: a net, a checkpoint's path, or a dict of tensors.
         target: a file: .ckpt for MindSpore, .pth for PyTorch, .safetensors for either; or a net, which is then loaded.
@@ -131,15 +117,15 @@ def convert_weights(
         like: the net, or a checkpoint of it, that a file is for: names are then found, not predicted.
         to: "mindspore" or "torch", where the target's name does not say it.
         mint: the target's layers are those of mindspore.mint.nn.
-        partial: carry over what can be, although something stays behind.
+        partial: carry over as much as possible, although something stays behind.
         force: overwrite a file that is there already.
         traces: the paths of two traces, of left and right: where layers are alike, the order of their use decides.
         trust: let torch load a .pth that only its own code can rebuild; whatever is in it runs then.
         key: where in a .pth file the state dict is.
-        progress: told what is being done, how much of it is done, and how much there is.
+        progress: called with (task, done, total).
 
     Returns:
-        The conversion: what was carried over, how, and what was not needed.
+        The conversion: weights that were carried over, their transforms, and those that were not needed.
 
     Raises:
         WeightsError: something would stay behind, or shapes do not fit.
@@ -179,6 +165,8 @@ def compare_weights(
 ) -> WeightComparison:
     """Two checkpoints, nets or dicts side by side: a row for every weight of either.
 
+        print(tt.compare_weights("net.pth", "net.ckpt").worst(5))
+
     Args:
         left: a net, a checkpoint's path, or a dict of tensors.
         right: the same of the other side.
@@ -189,7 +177,7 @@ def compare_weights(
         equal_nan: NaN beside NaN is no difference.
         relative_to: "left" or "right": the side that `rtol` is relative to.
         trust: let torch load a .pth that only its own code can rebuild; whatever is in it runs then.
-        progress: told what is being done, how much of it is done, and how much there is.
+        progress: called with (task, done, total).
 
     Returns:
         The rows, and whether all of them agree.
@@ -225,18 +213,20 @@ def certify_weights(
     trust: bool = False,
     progress: Progress | None = None,
 ) -> Certificate:
-    """Prove that the weights of `left` arrived in `right`, or say what is wrong, in words.
+    """Prove that the weights of `left` arrived in `right`, or name the mistakes, in words.
+
+        assert tt.certify_weights(torch_net, mindspore_net, inputs=[images])
 
     Args:
         left: a net, a checkpoint's path, or a dict of tensors.
         right: the same of the other side.
-        map: what each weight should have become; if None, it is found: by name, by equal values, then as `map_weights` does.
+        map: the expected result of each weight; if None, it is found: by name, by equal values, then as `map_weights` does.
             A pair on which values and names disagree is not certified.
         nets: two nets for checkpoints: the weights are loaded into them (where `left` and `right` are nets, they are these).
         inputs: arrays: one forward and backward pass is made with them in each framework, and judged by what rounding can do.
         traces: the paths of two traces, of left and right: where layers are alike, the order of their use decides.
         trust: let torch load a .pth that only its own code can rebuild; whatever is in it runs then.
-        progress: told what is being done, how much of it is done, and how much there is.
+        progress: called with (task, done, total).
 
     Returns:
         The certificate. True if every weight arrived and, where inputs were given, results and gradients agree.

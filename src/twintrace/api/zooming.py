@@ -23,8 +23,6 @@ from ..model.zoom import Zoom, ZoomSide, zoom_of
 from ..store.registry import open_trace
 from ..store.trace import Trace
 
-__all__ = ["read_zoom", "zoom"]
-
 AROUND = 8
 """Calls before and behind the place. A layer of a transformer makes about that many, so its neighbours are in the picture."""
 
@@ -35,6 +33,10 @@ def zoom(
     left: Looked, right: Trace | str | os.PathLike[str] | None = None, *, path: str | os.PathLike[str] | None = None
 ) -> Zoom | None:
     """Say what to record in a second run, so that the place that a first run showed can be seen in full.
+
+        tt.zoom("runs/a", "runs/b", path="zoom.json")
+        with tt.record("runs/a2", net, zoom="zoom.json"):
+            ...
 
     Args:
         left: a comparison, a report that `compare --json` wrote, or a trace.
@@ -51,13 +53,13 @@ def zoom(
     if isinstance(left, Comparison):
         found = _of_comparison(left)
     elif right is not None:
-        found = _of_traces(_opened(left), _opened(right))
+        found = _of_traces(open_trace(left, tolerant=True), open_trace(right, tolerant=True))
     elif not isinstance(left, Trace) and Path(left).is_file():
         from .reporting import read_report
 
         found = _of_comparison(read_report(left))
     else:
-        found = _of_trace(_opened(left))
+        found = _of_trace(open_trace(left, tolerant=True))
     if found is not None and path is not None:
         try:
             Path(path).write_text(json.dumps(found.document(), indent=2) + "\n", encoding="utf-8")
@@ -78,10 +80,6 @@ def read_zoom(path: str | os.PathLike[str]) -> Zoom:
         if isinstance(error, UsageError):
             raise
         raise UsageError(f"zoom: {path} is no JSON ({error}). Write it with `twintrace zoom`.") from None
-
-
-def _opened(source: Trace | str | os.PathLike[str]) -> Trace:
-    return source if isinstance(source, Trace) else open_trace(source, tolerant=True)
 
 
 def _of_traces(left: Trace, right: Trace) -> Zoom | None:
@@ -112,19 +110,15 @@ def _of_comparison(comparison: Comparison) -> Zoom | None:
         place = unclear[0]
         blame, steps = blamed(place, None), [place.step]
     known = [step for step in steps if step in comparison.left.steps or step in comparison.right.steps]
-    sides = tuple(
-        _side(
-            recording.framework,
-            str(recording.settings.get("level", "mix")),
-            blame[number],
-            _around(comparison, place, number),
-            place,
-        )
-        for number, recording in enumerate((comparison.left, comparison.right))
-    )
+    sides = []
+    for number, recording in enumerate((comparison.left, comparison.right)):
+        level, near = str(recording.settings.get("level", "mix")), _around(comparison, place, number)
+        sides.append(_side(recording.framework, level, blame[number], near, place))
     names = f"{comparison.left.path} | {comparison.right.path}"
     verb = "part" if first is not None else "cannot be told apart"
-    return Zoom(tuple(known), (place.rank,), sides, f"{names} {verb} in step {place.step} at {_named(place, blame)}")
+    return Zoom(
+        tuple(known), (place.rank,), tuple(sides), f"{names} {verb} in step {place.step} at {_named(place, blame)}"
+    )
 
 
 def _around(comparison: Comparison, place: CallResult, number: int) -> list[Call]:
@@ -147,19 +141,16 @@ def _side(
     framework: str, level: str, blame: Sequence[Call], near: Sequence[Call], place: CallResult | None
 ) -> ZoomSide:
     """The part of one run: the calls around those that are to blame, and the inside of modules that were recorded from outside."""
-    chosen = {call.id for call in blame}
+    chosen, deeper = {call.id for call in blame}, "mix" if level == "module" else level
     if not chosen and place is not None:
-        owners = {
-            item.pair.left_slot.rpartition(".")[0]
-            for item in place.tensors
-            if item.pair.part is Part.PARAMETER_GRADIENT
-        }
+        pairs = [item.pair for item in place.tensors if item.pair.part is Part.PARAMETER_GRADIENT]
+        owners = {pair.left_slot.rpartition(".")[0] for pair in pairs}
         if owners:
-            return ZoomSide(framework, "mix" if level == "module" else level, (), tuple(sorted(owners)))
+            return ZoomSide(framework, deeper, (), tuple(sorted(owners)))
         chosen = {call.id for call in (*place.match.left, *place.match.right)}
     positions = [index for index, call in enumerate(near) if call.id in chosen]
     if not positions:
-        return ZoomSide(framework, "mix" if level == "module" else level, (), ("",))
+        return ZoomSide(framework, deeper, (), ("",))
     window = near[max(positions[0] - AROUND, 0) : positions[-1] + AROUND + 1]
     by_id = {call.id: call for call in near}
     wanted = {call.id: call for call in window}
@@ -168,7 +159,7 @@ def _side(
             call = wanted[call.parent] = by_id[call.parent]
     inside = _modules(level, [call for call in near if call.id in chosen], near)
     addresses = tuple(str(wanted[identity].site) for identity in sorted(wanted))
-    return ZoomSide(framework, "mix" if level == "module" else level, addresses, inside)
+    return ZoomSide(framework, deeper, addresses, inside)
 
 
 def _modules(level: str, blame: Collection[Call], near: Sequence[Call]) -> tuple[str, ...]:
@@ -195,9 +186,5 @@ def _of_trace(trace: Trace) -> Zoom | None:
     side = _side(trace.framework, level, blame, near, None)
     if origin.source is Source.UNRECORDED and origin.call is not None and origin.call.site.kind is Kind.MODULE:
         side = ZoomSide(side.framework, "mix", side.calls, (origin.call.site.name,))
-    return Zoom(
-        (origin.step,),
-        (origin.rank,),
-        (side,),
-        f"{trace.path}: {origin.source} in step {origin.step}, {origin.when}: {origin.why}",
-    )
+    because = f"{trace.path}: {origin.source} in step {origin.step}, {origin.when}: {origin.why}"
+    return Zoom((origin.step,), (origin.rank,), (side,), because)

@@ -1,4 +1,4 @@
-"""THE COUNTER: one file per command, options and one call into `api`.
+"""THE COUNTER: one file per command, or for a few that belong together: options and one call into `api`.
 
     twintrace                       the five things that one can do
     twintrace show TRACE            a trace as a tree, a table, or JSON
@@ -23,8 +23,8 @@ In: the command line. Out: text, and an exit code: 0 yes, 1 no (the runs differ)
 from __future__ import annotations
 
 import difflib
+import importlib
 import sys
-from collections.abc import Callable, Mapping
 
 import click
 
@@ -33,101 +33,12 @@ from ..model.errors import TwintraceError
 __all__ = ["cli", "main"]
 
 
-def _show() -> click.Command:
-    from .show import show as command
-
-    return command
-
-
-def _why_nan() -> click.Command:
-    from .why_nan import why_nan as command
-
-    return command
-
-
-def _compare() -> click.Command:
-    from .compare import compare as command
-
-    return command
-
-
-def _zoom() -> click.Command:
-    from .zoom import zoom as command
-
-    return command
-
-
-def _view() -> click.Command:
-    from .view import view as command
-
-    return command
-
-
-def _export() -> click.Command:
-    from .export import export as command
-
-    return command
-
-
-def _upload() -> click.Command:
-    from .upload import upload as command
-
-    return command
-
-
-def _import() -> click.Command:
-    from .export import import_ as command
-
-    return command
-
-
-def _selfcheck() -> click.Command:
-    from .selfcheck import selfcheck as command
-
-    return command
-
-
-def _twice() -> click.Command:
-    from .twice import twice as command
-
-    return command
-
-
-def _run_as() -> click.Command:
-    from .run_as import run_as as command
-
-    return command
-
-
-def _msprobe() -> click.Command:
-    from .msprobe import msprobe as command
-
-    return command
-
-
-def _npy() -> click.Command:
-    from .npy import npy as command
-
-    return command
-
-
-def _doctor() -> click.Command:
-    from .doctor import doctor as command
-
-    return command
-
-
-def _weights() -> click.Command:
-    from .weights import weights as command
-
-    return command
-
-
-# A command is imported when it is called: the others would cost a fifth of a second.
-_COMMANDS: Mapping[str, Callable[[], click.Command]] = {
-    "show": _show, "why-nan": _why_nan, "compare": _compare, "zoom": _zoom, "view": _view, "export": _export, "import": _import,
-    "upload": _upload, "selfcheck": _selfcheck, "twice": _twice, "run-as": _run_as, "msprobe": _msprobe, "npy": _npy,
-    "doctor": _doctor, "weights": _weights,
+# Name of a command -> where it is. It is imported when it is called: the others would cost a fifth of a second.
+_COMMANDS = {
+    "show": ".show:show", "why-nan": ".show:why_nan", "compare": ".compare:compare", "zoom": ".zoom:zoom", "view": ".view:view",
+    "export": ".export:export", "import": ".export:import_", "upload": ".upload:upload", "selfcheck": ".scripts:selfcheck",
+    "twice": ".scripts:twice", "run-as": ".run_as:run_as", "msprobe": ".msprobe:msprobe", "npy": ".npy:npy",
+    "doctor": ".doctor:doctor", "weights": ".weights:weights",
 }  # fmt: skip
 
 
@@ -136,8 +47,11 @@ class _Commands(click.Group):
         return list(_COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        found = _COMMANDS.get(cmd_name)
-        return None if found is None else found()
+        if cmd_name not in _COMMANDS:
+            return None
+        module, _, name = _COMMANDS[cmd_name].partition(":")
+        command: click.Command = getattr(importlib.import_module(module, __name__), name)
+        return command
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

@@ -1,17 +1,16 @@
-"""`twintrace compare`: where two runs part."""
+"""`twintrace compare`: where two runs part. Options that are not named in the signature are those of `api.compare`."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
 from .. import api
-from ..model.choices import EngineName, LayoutName, PolicyName
 from . import reports
 from .numbers import numbers_option
-from .outputs import STDOUT, check_output, force
-from .progress import bar
+from .outputs import bar, check_output, force
 
 
 @click.command()
@@ -77,35 +76,17 @@ from .progress import bar
 def compare(
     left: str,
     right: str,
-    policy: PolicyName,
-    rtol: float | None,
-    atol: float | None,
-    tolerances: Path | None,
-    noise: str | None,
-    mapping: Path | None,
     write_map: Path | None,
-    steps: tuple[int, ...] | None,
-    ranks: tuple[int, ...] | None,
     accept: Path | None,
     write_accept: Path | None,
     bundle: Path | None,
-    recompute: bool,
     every_step: bool,
-    layout: LayoutName,
     everything: bool,
     growth: bool,
     curves: bool,
     force: bool,
-    table: bool,
-    html: Path | None,
-    xlsx: Path | None,
-    csv: Path | None,
-    json: Path | None,
-    columns: str,
-    quiet: bool,
-    engine: EngineName,
-    address: str | None,
-    workers: int | None,
+    report: reports.Wanted,
+    **options: Any,
 ) -> None:
     """Say where two runs first part, and why.
 
@@ -116,54 +97,25 @@ def compare(
     entries = None if accept is None else api.read_accepted(accept)
     for path, option in ((write_map, "--write-map"), (write_accept, "--write-accept"), (bundle, "--bundle")):
         check_output(path, option, force=force)
-    with bar(quiet=quiet) as progress:
-        found = api.compare(
-            left,
-            right,
-            policy=policy,
-            rtol=rtol,
-            atol=atol,
-            tolerances=tolerances,
-            mapping=mapping,
-            noise=noise,
-            steps=steps,
-            ranks=ranks,
-            recompute=recompute,
-            # Whoever accepts the first difference wants to know of all others.
-            every_step=every_step or accept is not None or write_accept is not None,
-            layout=layout,
-            engine=engine,
-            address=address,
-            workers=workers,
-            progress=progress,
-        )
+    # Whoever accepts the first difference wants to know of all others.
+    every_step = every_step or accept is not None or write_accept is not None
+    with bar(quiet=report.quiet) as progress:
+        found = api.compare(left, right, every_step=every_step, progress=progress, **options)
     if entries is not None:
         found = api.accept(found, entries)
-    reports.show(
-        found,
-        table=table,
-        everything=everything,
-        html=html,
-        xlsx=xlsx,
-        csv=csv,
-        json=json,
-        columns=columns,
-        quiet=quiet,
-    )
-    if growth and not quiet:
-        click.echo("\n" + api.growth_text(found), err=json == STDOUT)
-    if curves and not quiet:
-        click.echo("\n" + api.curves_text(api.compared_curves(found)), err=json == STDOUT)
-    written = []
+    report.show(found, everything=everything)
+    if growth:
+        report.echo("\n" + api.growth_text(found))
+    if curves:
+        report.echo("\n" + api.curves_text(api.compared_curves(found)))
     if write_map is not None:
-        api.write_mapping(left, right, write_map, mapping=mapping, steps=steps, ranks=ranks, layout=layout)
-        written.append(f"  written: {write_map}")
+        some = {name: options[name] for name in ("mapping", "steps", "ranks", "layout")}
+        api.write_mapping(left, right, write_map, **some)
+        report.echo(f"  written: {write_map}")
     if write_accept is not None:
         count = api.write_accepted(found, write_accept)
-        written.append(f"  written: {write_accept} ({count} {'entry' if count == 1 else 'entries'})")
+        report.echo(f"  written: {write_accept} ({count} {'entry' if count == 1 else 'entries'})")
     if bundle is not None:
         done = api.write_bundle(left, right, found, bundle)
-        written.append(f"  written: {bundle}" if done else "  not written: there is no mistake to bundle")
-    for line in written if not quiet else ():
-        click.echo(line, err=json == STDOUT)
-    raise click.exceptions.Exit(reports.exit_code(found))
+        report.echo(f"  written: {bundle}" if done else "  not written: there is no mistake to bundle")
+    raise click.exceptions.Exit(found.code)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import click
 
 from .. import api
-from .outputs import force
-from .progress import bar
+from .outputs import bar, force
 
 _SHOWN = 10
 

@@ -1,15 +1,43 @@
-"""Files that a command is going to write: looked at before the work, not after it."""
+"""The terminal and the files of a command: consoles, the bar for long work, paths looked at before the work and not after it."""
 
 from __future__ import annotations
 
+import logging
 import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import click
+from rich.console import Console
+
+from ..api import progress_bar
 
 STDOUT = Path("-")
 
 force = click.option("--force", is_flag=True, help="Overwrite what is there already.")
+
+
+def console(*, stderr: bool = False) -> Console:
+    """A console as wide as the terminal; for a file or a pipe nothing is folded: the next program wants whole names."""
+    found = Console(stderr=stderr)
+    return found if found.is_terminal else Console(stderr=stderr, width=1000)
+
+
+@contextmanager
+def bar(*, quiet: bool = False) -> Iterator[Callable[[str, int, int], None] | None]:
+    """A bar on the terminal; where nothing is to be printed, none, and no notice of what takes long either."""
+    if not quiet:
+        with progress_bar() as shown:
+            yield shown
+        return
+    log = logging.getLogger("twintrace")
+    before = log.level
+    log.setLevel(logging.ERROR)
+    try:
+        yield None
+    finally:
+        log.setLevel(before)
 
 
 def check_output(path: str | Path | None, option: str, *, force: bool = True) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from .. import api
-from .progress import bar
+from .outputs import bar
 
 
 @click.command()

@@ -43,6 +43,9 @@ def seed_all(
 ) -> Seeded:
     """Seed Python, numpy and every imported framework.
 
+        with tt.seed_all(0, deterministic=True):
+            train()
+
     Args:
         seed: the seed of all of them.
         deterministic: ask the framework for deterministic kernels (it warns about those that have none).

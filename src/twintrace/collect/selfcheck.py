@@ -189,6 +189,12 @@ class _Counted(Session):
 def selfcheck(step: Callable[..., Any], *, level: str | None = None, keep: str | None = None) -> SelfCheck:
     """Run `step` without recording, again without, and with; compare what it returns, bit by bit.
 
+        def step(record):
+            with record(net):
+                return train_one_step(net)
+
+        assert tt.selfcheck(step)
+
     Args:
         step: builds its model, trains, and returns what is to be compared: losses, models, tensors, nested as it likes. If it
             takes an argument it is given a `record` function (`with record(net): …`); otherwise it may call `tt.record`

@@ -1,10 +1,10 @@
-"""Diagnoses: what one recorded run tells by itself, without a second one beside it.
+"""Diagnoses of one recorded run, without a second one beside it.
 
     search.py        the first value that is not finite          first_nonfinite(trace) -> NonfiniteReport
     suspects.py      the calls of one step that may have made it, and whether it had an effect
-    forward.py       causes of a result, by operation and the ranges of what came in
+    forward.py       causes of a result, by operation and the ranges of its inputs
     backward.py      causes of a gradient, likewise
-    growth.py        what led there: growth over the calls and the steps before
+    growth.py        growth over the calls and the steps before
     repetition.py    two runs of one script: the first call that differs, by cause
     curves.py        a run over its steps and its depth: loss, norms, dead units
     flow.py          one journal as data flow: who took which value

@@ -7,37 +7,33 @@ matmul in f16        overflow: the gradients that come in are large (a loss scal
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping
 
-from ..model.nonfinite import Source
-from .flow import Counts
-from .forward import ATTENTIONS, NORMS, PRODUCTS, SOFTMAXES, SUMS, cause_of_result
-from .terms import Cause, Term, largest, vanishes
+from ..model.nonfinite import Source, ValueRange
+from ..model.tensors import Spec, Statistics
+from .forward import ATTENTIONS, NORMS, PRODUCTS, SOFTMAXES, SUMS, Ranges, Settings, Terms, cause_of_result
+from .terms import Cause, largest, vanishes
 
 _AT_ZERO: Mapping[str, str] = {
     "sqrt": "1 / (2 · sqrt(x))", "log": "1 / x", "log2": "1 / (x · ln 2)", "log10": "1 / (x · ln 10)", "reciprocal": "-1 / x²",
     "rsqrt": "-1 / (2 · x · sqrt(x))", "xlogy": "log(x)", "digamma": "trigamma(x)", "lgamma": "digamma(x)",
 }  # fmt: skip
 _AT_ONE: Mapping[str, str] = {
-    "acos": "-1 / sqrt(1 - x²)",
-    "asin": "1 / sqrt(1 - x²)",
-    "atanh": "1 / (1 - x²)",
-    "acosh": "1 / sqrt(x² - 1)",
-}
+    "acos": "-1 / sqrt(1 - x²)", "asin": "1 / sqrt(1 - x²)", "atanh": "1 / (1 - x²)", "acosh": "1 / sqrt(x² - 1)",
+}  # fmt: skip
 _LINEAR = frozenset(("linear", "matmul", "mul", "add", "sub", "sum", "mean"))
 """Operations whose gradients are sums of products: at most gradient · value · number of gradients."""
-_NAN = Counts(nan=1)
+_NAN = ValueRange("", Spec("", ()), Statistics(None, None, None, None, 1, 0, 0, 0))
 _SAFE = "move the argument away from that point before the function (add an epsilon, clamp); a torch.where behind it does not help"
 
 
 def cause_of_gradient(
     operation: str,
-    terms: Mapping[str, Term],
-    settings: Mapping[str, Any],
-    results: Sequence[Term],
-    incoming: Sequence[Term],
-    made: Sequence[Term],
+    terms: Terms,
+    settings: Settings,
+    results: Ranges,
+    incoming: Ranges,
+    made: Ranges,
 ) -> Cause | None:
     """Cause of gradients that are not finite although those that came in are, or None where the ranges do not tell.
 
@@ -53,64 +49,51 @@ def cause_of_gradient(
 
 def _slopes(
     operation: str,
-    terms: Mapping[str, Term],
-    settings: Mapping[str, Any],
-    results: Sequence[Term],
-    incoming: Sequence[Term],
+    terms: Terms,
+    settings: Settings,
+    results: Ranges,
+    incoming: Ranges,
 ) -> Cause | None:
     x = terms.get("other" if operation == "xlogy" else "input")
     if x is None or x.lo is None or x.hi is None:
         return None
     idle = any(term.zeros for term in incoming)
     times = "; times a gradient of 0 that is NaN" if idle else ""
+    many = f"{x.zeros:,} of {x.elements:,} elements of its input are 0"
     if operation in _AT_ZERO and x.zeros:
-        many = f"{x.zeros:,} of {x.elements:,} elements of its input are 0"
         why = f"the derivative of {operation} at 0 is infinite ({_AT_ZERO[operation]}): {many}"
         return Cause(Source.SLOPE, why + times, _SAFE)
     if operation in _AT_ONE and (abs(x.lo) >= 1 >= x.lo or x.hi >= 1 or x.lo <= -1):
         why = f"the derivative of {operation} at ±1 is infinite ({_AT_ONE[operation]}): its input is {x.lo:.6g} … {x.hi:.6g}"
         return Cause(Source.SLOPE, why + times, _SAFE)
     if operation == "log1p" and x.lo <= -1:
-        return Cause(
-            Source.SLOPE, f"the derivative of log1p at -1 is infinite: its input goes down to {x.lo:.6g}{times}", _SAFE
-        )
+        why = f"the derivative of log1p at -1 is infinite: its input goes down to {x.lo:.6g}"
+        return Cause(Source.SLOPE, why + times, _SAFE)
     if operation == "pow" and x.zeros:
         exponent = terms.get("other") or terms.get("exponent")
         if exponent is not None and exponent.lo is not None and exponent.lo < 1:
-            many = f"{x.zeros:,} of {x.elements:,} elements of its input are 0"
             why = f"the derivative of x^{exponent.lo:.4g} at 0 is infinite: {many}"
             return Cause(Source.SLOPE, why + times, _SAFE)
     if operation == "pow" and x.below_zero:
-        return Cause(
-            Source.ROOT,
-            f"a power of a negative number has no derivative by its exponent: the input goes down to {x.lo:.6g}",
-            _SAFE,
-        )
-    if operation in ("std", "std_mean", "vector_norm", "norm", "cdist", "pairwise_distance", "hypot") and (
-        any(term.zeros for term in results) or x.is_constant
-    ):
+        why = f"a power of a negative number has no derivative by its exponent: the input goes down to {x.lo:.6g}"
+        return Cause(Source.ROOT, why, _SAFE)
+    zeros = sum(term.zeros for term in results)
+    lengths = ("std", "std_mean", "vector_norm", "norm", "cdist", "pairwise_distance", "hypot")
+    if operation in lengths and (zeros or x.is_constant):
         what = "standard deviation" if operation.startswith("std") else "norm"
-        return Cause(
-            Source.SLOPE,
-            f"the derivative of a {what} at 0 is 0/0: {sum(t.zeros for t in results):,} results are 0{times}",
-            _SAFE,
-        )
+        return Cause(Source.SLOPE, f"the derivative of a {what} at 0 is 0/0: {zeros:,} results are 0{times}", _SAFE)
     if operation == "atan2" and x.zeros and (other := terms.get("other")) is not None and other.zeros:
         return Cause(Source.SLOPE, "the derivative of atan2 at (0, 0) is 0/0", _SAFE)
     if operation == "cumprod" and x.zeros:
-        return Cause(
-            Source.DIVISION, f"the derivative of a product divides by its factors: {x.zeros:,} of them are 0", _SAFE
-        )
+        why = f"the derivative of a product divides by its factors: {x.zeros:,} of them are 0"
+        return Cause(Source.DIVISION, why, _SAFE)
     if operation in ("exp", "expm1", "exp2", "sinh", "cosh") and any(term.counts.inf for term in results) and idle:
-        return Cause(
-            Source.ZERO_TIMES,
-            f"zero times infinity: {operation} overflowed in the forward pass, and its gradient is 0 there",
-            _SAFE,
-        )
+        why = f"zero times infinity: {operation} overflowed in the forward pass, and its gradient is 0 there"
+        return Cause(Source.ZERO_TIMES, why, _SAFE)
     return None
 
 
-def _divisors(operation: str, terms: Mapping[str, Term]) -> Cause | None:
+def _divisors(operation: str, terms: Terms) -> Cause | None:
     below = terms.get("tensor2" if operation == "addcdiv" else "other")
     if operation not in ("div", "addcdiv", "remainder", "fmod") or below is None or not below.zeros:
         return None
@@ -118,38 +101,34 @@ def _divisors(operation: str, terms: Mapping[str, Term]) -> Cause | None:
     return Cause(Source.DIVISION, f"the derivative of a quotient divides by the divisor: {many}", _SAFE)
 
 
-def _rows(
-    operation: str, terms: Mapping[str, Term], settings: Mapping[str, Any], results: Sequence[Term]
-) -> Cause | None:
+def _rows(operation: str, terms: Terms, settings: Settings, results: Ranges) -> Cause | None:
     """Rows that have no softmax, no variance or no length."""
     if operation in SOFTMAXES | ATTENTIONS:
-        broken = [Term("", None, None, 0, item.counts, item.elements, None) for item in results]
-        nan = Term("", None, None, 0, _NAN, 1, None)
-        return cause_of_result(operation, terms, settings, [nan, *broken])
+        return cause_of_result(operation, terms, settings, [_NAN, *results])
     x = terms.get("input") or terms.get("x1")
     eps = settings.get("eps")
-    if operation in NORMS and x is not None and isinstance(eps, int | float) and vanishes(eps, x.dtype):
-        rounded = "" if eps == 0 else f" (eps={eps:g} is 0 in {x.dtype})"
+    if operation in NORMS and x is not None and isinstance(eps, int | float) and vanishes(eps, x.spec.dtype):
+        rounded = "" if eps == 0 else f" (eps={eps:g} is 0 in {x.spec.dtype})"
         why = f"a row without variance or length divides by zero in the backward pass{rounded}; the input is {x.told()}"
         return Cause(Source.DIVISION, why, "give eps a value that the type can hold")
     return None
 
 
 def _products(
-    operation: str, terms: Mapping[str, Term], results: Sequence[Term], incoming: Sequence[Term], made: Sequence[Term]
+    operation: str,
+    terms: Terms,
+    results: Ranges,
+    incoming: Ranges,
+    made: Ranges,
 ) -> Cause | None:
     """A backward pass multiplies by the gradient and adds up: finite values that are not, are beyond the range of the type."""
     endless = [term for term in (*terms.values(), *results) if term.counts]
     if endless and any(term.counts.nan for term in made):
-        first = endless[0]
-        return Cause(
-            Source.ZERO_TIMES,
-            f"the forward pass had {first.counts} here ({first.name or 'its result'}), and the gradient is multiplied by it",
-            _SAFE,
-        )
+        here = f"{endless[0].counts} here ({endless[0].name or 'its result'})"
+        return Cause(Source.ZERO_TIMES, f"the forward pass had {here}, and the gradient is multiplied by it", _SAFE)
     if not made or endless:
         return None
-    dtype = made[0].dtype
+    dtype = made[0].spec.dtype
     sizes = [term.size for term in incoming if term.size is not None]
     reached = max(sizes, default=0.0)
     forward = max((term.size or 0.0 for term in (*terms.values(), *results)), default=0.0)
@@ -162,7 +141,6 @@ def _products(
     if operation in PRODUCTS | SUMS or max(reached, 1.0) * max(forward, 1.0) ** 2 > end:
         why = f"overflow: gradients up to {reached:.4g} come in and meet values up to {forward:.4g}; {dtype} ends at {end:.6g}"
         narrow = dtype in ("f16", "c32") or dtype.startswith("f8")
-        return Cause(
-            Source.OVERFLOW, why, "lower the loss scale" if narrow else "find out why they are this large: see led"
-        )
+        advice = "lower the loss scale" if narrow else "find out why they are this large: see led"
+        return Cause(Source.OVERFLOW, why, advice)
     return None

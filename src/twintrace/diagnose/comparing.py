@@ -2,7 +2,7 @@
 
 loss         relative distance of the two losses, by step
 gradients    the same of the norms of all gradients
-of bound     the largest difference of any pair of calls, in units of what is allowed: beyond 1 the runs part
+of bound     the largest difference of any pair of calls, in units of the bound: beyond 1 the runs part
 """
 
 from __future__ import annotations
@@ -22,15 +22,10 @@ _MEANINGS = {
 def compared(comparison: Comparison, left: Curves, right: Curves) -> ComparedCurves:
     """Curves of two runs, with those of the distance between them."""
     other = {curve.name: dict(curve.points) for curve in right.curves}
-    apart = [
-        Curve(
-            curve.name,
-            _MEANINGS[curve.name],
-            tuple((s, _distance(v, other[curve.name].get(s))) for s, v in curve.points),
-        )
-        for curve in left.curves
-        if curve.name in _MEANINGS and curve.name in other
-    ]
+    apart = []
+    for curve in (curve for curve in left.curves if curve.name in _MEANINGS and curve.name in other):
+        points = ((step, _distance(value, other[curve.name].get(step))) for step, value in curve.points)
+        apart.append(Curve(curve.name, _MEANINGS[curve.name], tuple(points)))
     results = [result for result in comparison.results if result.rank == left.rank]
     steps = sorted({result.step for result in results})
     apart.append(bound_curve(comparison, left.rank))
@@ -47,7 +42,7 @@ def _distance(left: float | None, right: float | None) -> float | None:
 
 
 def _layer(result: CallResult) -> tuple[str, float, float | None] | None:
-    """A module of the forward pass: its name, the relative difference of its result, and that in units of what is allowed."""
+    """A module of the forward pass: its name, the relative difference of its result, and that in units of the bound."""
     if not result.match.left or result.match.left[0].site.kind is not Kind.MODULE:
         return None
     for item in result.tensors:

@@ -6,7 +6,7 @@
     results      largest magnitude among the results of modules (of all calls, where no module was recorded)
     dead         share of zeros in the results of relu and its like
     saturated    1 less the mean slope of tanh and sigmoid over their largest: 1 is flat, and sends nothing back
-    updates      norm of what the step before did to all weights, over their norm; where values were kept
+    updates      norm of the last update of all weights, over their norm; where values were kept
 
 Norms of several tensors are put together as one: the root of the sum of their squares.
 """
@@ -24,7 +24,6 @@ from ..model.curves import Curve, Curves, Layer
 from ..model.records import Call, Role
 from ..model.sites import Kind, Phase
 from ..model.tensors import Tensor
-from ..model.values import TensorRef, leaves
 from ..store.arrays import as_float
 from ..store.trace import Journal, Trace
 from .flow import Flow
@@ -74,7 +73,7 @@ def _numbers(flow: Flow) -> dict[str, float | None]:
     forward = [call for call in flow.calls if call.site.phase is Phase.FORWARD and call.site.kind is not Kind.SAVE]
     # Functions put fill values into masks, at the end of their type's range; modules do not hand those on.
     modules = [call for call in forward if call.site.kind is Kind.MODULE]
-    results = [flow.tensor(number) for call in modules or forward for number in flow.made(call)]
+    sizes = (flow.range_of(number, "").size for call in modules or forward for number in flow.made(call))
     weights = {number for call in flow.calls for number in call.parameters.values()}
     rectified = [
         tensor
@@ -89,7 +88,7 @@ def _numbers(flow: Flow) -> dict[str, float | None]:
         "loss": _loss(flow),
         "gradients": norm_of([flow.tensor(item.tensor) for item in flow.parameter_gradients]),
         "weights": norm_of([flow.tensor(number) for number in weights]),
-        "results": max((size for tensor in results if (size := _size(tensor)) is not None), default=None),
+        "results": max((size for size in sizes if size is not None), default=None),
         "dead": zeros / elements if elements else None,
         "saturated": _saturated(flow, forward),
     }
@@ -102,13 +101,7 @@ def _saturated(flow: Flow, calls: Sequence[Call]) -> float | None:
         slope = _SLOPES.get(flow.operation(call).lower())
         for tensor in map(flow.tensor, flow.made(call)) if slope else ():
             known, count = tensor.statistics, _count(tensor)
-            if (
-                slope
-                and known is not None
-                and known.mean is not None
-                and known.norm is not None
-                and not tensor.is_rough
-            ):
+            if slope and known and known.mean is not None and known.norm is not None and not tensor.is_rough:
                 constant, factor = slope
                 square = known.norm**2 / count if count else 0.0
                 total += count * (constant + factor * known.mean - (factor or 1.0) * square)
@@ -152,10 +145,8 @@ def _loss(flow: Flow) -> float | None:
         if item.role is Role.OUTPUT and _count(flow.tensor(item.tensor)) == 1
     ]
     for _, call, slot in sorted(starts, key=lambda start: start[0])[:1]:
-        for name, leaf in leaves(call.output):
-            if isinstance(leaf, TensorRef) and name == slot:
-                known = flow.tensor(leaf.id).statistics
-                return None if known is None or known.min is None else float(known.min)
+        if slot in call.returned:
+            return flow.range_of(call.returned[slot], "").lo
     return None
 
 
@@ -165,29 +156,19 @@ def _layers(flow: Flow, updates: Mapping[str, tuple[float, float]]) -> list[Laye
     for call in modules:
         inner = any(child.site.kind is Kind.MODULE for child in flow.children[call.id])
         if call.site.phase is Phase.FORWARD and (call.parameters or not inner):
-            own = {name: updates[name] for name in _own_weights(call) if name in updates}
+            names = [f"{call.site.name}.{name}".lstrip(".") for name in call.parameters]
+            own = {name: updates[name] for name in names if name in updates}
             seen.setdefault(call.site.name, _layer(flow, call, _together(own)))
     return list(seen.values())
 
 
-def _own_weights(call: Call) -> list[str]:
-    return [f"{call.site.name}.{name}".lstrip(".") for name in call.parameters]
-
-
 def _layer(flow: Flow, call: Call, update: float | None) -> Layer:
-    numbers = [leaf.id for _, leaf in leaves(call.output) if isinstance(leaf, TensorRef)][:1]
-    result = flow.tensor(numbers[0]) if numbers else None
+    result = next(map(flow.tensor, call.returned.values()), None)
     gradients = [flow.tensor(item.tensor) for item in flow.gradients(call, Role.OUTPUT)][:1]
     known = None if result is None or result.is_rough else result.statistics
     zeros = None if known is None or result is None or not _count(result) else known.zero / _count(result)
-    return Layer(
-        call.site.name or "(model)",
-        call.site.type,
-        _rms(result),
-        _rms(gradients[0]) if gradients else None,
-        zeros,
-        update,
-    )
+    sizes = _rms(result), _rms(gradients[0]) if gradients else None
+    return Layer(call.site.name or "(model)", call.site.type, *sizes, zeros, update)
 
 
 def _count(tensor: Tensor) -> int:
@@ -199,9 +180,3 @@ def _rms(tensor: Tensor | None) -> float | None:
     if tensor is None or known is None or known.norm is None or not _count(tensor):
         return None
     return known.norm / math.sqrt(_count(tensor))
-
-
-def _size(tensor: Tensor) -> float | None:
-    known = tensor.statistics
-    ends = [] if known is None else [abs(float(end)) for end in (known.min, known.max) if end is not None]
-    return max(ends, default=None)

@@ -14,40 +14,17 @@ import math
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
-from ..model.nonfinite import ValueRange
+from ..model.nonfinite import FINITE, Counts, ValueRange
 from ..model.records import Call, Gradient, Role
 from ..model.sites import Kind, Phase
 from ..model.tensors import LARGEST, Tensor
-from ..model.values import TensorRef, leaves, tensor_slots
+from ..model.values import tensor_slots
 from ..operations import Meaning, is_question, meaning_of
 from ..store.trace import Journal
 
-
-@dataclass(frozen=True, slots=True)
-class Counts:
-    """Elements of a tensor that are not finite."""
-
-    nan: int = 0
-    posinf: int = 0
-    neginf: int = 0
-
-    @property
-    def inf(self) -> int:
-        return self.posinf + self.neginf
-
-    def __bool__(self) -> bool:
-        return bool(self.nan or self.posinf or self.neginf)
-
-    def __str__(self) -> str:
-        named = ((self.nan, "NaN"), (self.posinf, "+inf"), (self.neginf, "-inf"))
-        return ", ".join(f"{count:,} {name}" for count, name in named if count) or "nothing but finite values"
-
-
-FINITE = Counts()
 _SEEING = frozenset(("isnan", "isinf", "isfinite", "isposinf", "isneginf"))
-"""Functions that ask for what is not finite: that is no use of the value."""
+"""Functions that ask for NaN and infinities: that is no use of the value."""
 
 
 class Flow:
@@ -63,7 +40,7 @@ class Flow:
         self._meanings: dict[int, Meaning | None] = {}
         self.children: dict[int | None, list[Call]] = defaultdict(list)
         self.maker: dict[int, Call] = {}
-        """By tensor: the call that put it out first; the innermost, as a module ends after what it called."""
+        """By tensor: the call that put it out first; the innermost, as a module ends after its inner calls."""
         self._aliases: dict[int, int] = {}  # by tensor: the result that it is, read again
         for call in self.calls:
             self.children[call.parent].append(call)
@@ -93,17 +70,10 @@ class Flow:
     def _count(self, tensor: Tensor) -> Counts | None:
         known = tensor.statistics
         if known is not None:
-            return (
-                Counts(known.nan, known.posinf, known.neginf) if known.nan or known.posinf or known.neginf else FINITE
-            )
+            return Counts(known.nan, known.posinf, known.neginf)
         if tensor.parts:
-            parts = [self.state(part) for part in tensor.parts.values()]
-            told = [part for part in parts if part is not None]
-            return (
-                Counts(*(sum(counts) for counts in zip(*((p.nan, p.posinf, p.neginf) for p in told), strict=True)))
-                if told
-                else None
-            )
+            told = [part for part in map(self.state, tensor.parts.values()) if part is not None]
+            return sum(told, FINITE) if told else None
         if tensor.spec.dtype not in LARGEST or not math.prod(tensor.spec.shape):
             return None if tensor.is_lost else FINITE  # an integer is always finite
         return None
@@ -140,17 +110,17 @@ class Flow:
         return tensor.spec, counts, tensor.fingerprint
 
     def made(self, call: Call) -> list[int]:
-        """Numbers of what the call returned, and of what it wrote to. What it took and hands on unchanged is not made."""
+        """Numbers of the tensors that the call returned or wrote to, without those that it hands on unchanged."""
         before = {number for _, number in tensor_slots(call.args, call.kwargs)}
-        found = [leaf.id for _, leaf in leaves(call.output) if isinstance(leaf, TensorRef)]
-        return [number for number in dict.fromkeys([*found, *call.after.values()]) if number not in before]
+        found = dict.fromkeys([*call.returned.values(), *call.after.values()])
+        return [number for number in found if number not in before]
 
     def consumers(self, number: int) -> list[Call]:
         """Calls that compute with a value; those that only look at it, or keep it for the user, are left out."""
         return [call for call in self._consumers[number] if self._computes_with(call, number)]
 
     def is_looked_at(self, number: int) -> bool:
-        """Is a value handed to Python, or asked for what is in it?"""
+        """True if a value is handed to Python, or tested for NaN."""
         return any(self.only_looks(call) for call in self._consumers[number])
 
     def _computes_with(self, call: Call, number: int) -> bool:
@@ -170,7 +140,8 @@ class Flow:
         told = self.meaning(call)
         if told is None or call.site.kind is Kind.MODULE or call.site.phase is Phase.UPDATE:
             found = self.taken(call)
-            return found[1:] if call.site.kind is not Kind.MODULE and _fills(call.site.name) else found
+            fills = call.site.kind is not Kind.MODULE and _FILLERS.fullmatch(call.site.name.rpartition(".")[2])
+            return found[1:] if fills else found
         return [self._aliases.get(operand.tensor, operand.tensor) for _, operand in told.operands()]
 
     def only_looks(self, call: Call) -> bool:
@@ -222,8 +193,7 @@ class Flow:
         return [self.range_of(number, name) for number, name in found.items()]
 
     def output_ranges(self, call: Call) -> list[ValueRange]:
-        slots = [(slot, leaf.id) for slot, leaf in leaves(call.output) if isinstance(leaf, TensorRef)]
-        named = {number: f"output {slot or '0'}" for slot, number in reversed(slots)}
+        named = {number: f"output {slot or '0'}" for slot, number in reversed(call.returned.items())}
         named |= {
             number: f"argument {slot.removeprefix('kw.')} after the call"
             for slot, number in call.after.items()
@@ -239,29 +209,8 @@ class Flow:
         return [item for item in call.gradients if item.role is role and count in (None, item.count)]
 
 
-def count_of(item: ValueRange) -> Counts:
-    """Elements of it that are not finite; none where nothing is known."""
-    known = item.statistics
-    return FINITE if known is None else Counts(known.nan, known.posinf, known.neginf)
-
-
-def size_of(item: ValueRange) -> float | None:
-    """The largest finite magnitude."""
-    known = item.statistics
-    ends = () if known is None else [abs(end) for end in (known.min, known.max) if end is not None]
-    return max(ends, default=None)
-
-
-def elements(item: ValueRange) -> int:
-    return math.prod(item.spec.shape)
-
-
 _FILLERS = re.compile(
     r"(uniform|normal|log_normal|trunc_normal|random|bernoulli|exponential|cauchy|geometric|constant|ones|zeros|eye|dirac|sparse"
     r"|orthogonal|(kaiming|xavier)_(uniform|normal))_"
 )
 """Functions that write to their first argument, in torch.nn.init and of tensors, without a look at what is in it."""
-
-
-def _fills(name: str) -> bool:
-    return _FILLERS.fullmatch(name.rpartition(".")[2]) is not None

@@ -30,7 +30,9 @@ def growth_over_calls(flow: Flow, call: Call) -> str:
     here: Call | None = call
     while here is not None and here.id not in seen and len(found) < _CALLS:
         seen.add(here.id)
-        operands = [(size, number) for number in flow.taken(here) if (size := _size(flow, number)) is not None]
+        operands = [
+            (size, number) for number in flow.taken(here) if (size := flow.range_of(number, "").size) is not None
+        ]
         if not operands:
             break
         size, number = max(operands)
@@ -43,26 +45,24 @@ def growth_over_calls(flow: Flow, call: Call) -> str:
     return f"values grow on the way: {', '.join(f'{size:.3g} ({name})' for size, name in found)}"
 
 
-def _size(flow: Flow, number: int) -> float | None:
-    known = flow.tensor(number).statistics
-    ends = [] if known is None else [abs(end) for end in (known.min, known.max) if end is not None]
-    return max(ends, default=None)
-
-
 def growth_over_steps(trace: Trace, step: int, rank: int, call: Call | None) -> list[str]:
     """Sentences about norms that grew over the steps before this one."""
     places = [place for place in trace.places if place[1] == rank and place[0] <= step]
     before = [trace.journal(*place) for place in sorted(places)[-STEPS - 1 :]]
     if len(before) < 3:
         return []
-    found = [
-        _told("the norm of all gradients", [(journal.header.step, _gradient_norm(journal)) for journal in before]),
-        _told("the norm of all weights", [(journal.header.step, _weight_norm(journal)) for journal in before]),
-    ]
-    if call is not None:
-        series = [(journal.header.step, _input_size(journal, trace.framework, call)) for journal in before]
-        found.append(_told("the largest value that comes into this call", series))
-    return [text for text in found if text]
+    gradients: list[tuple[int, float | None]] = []
+    weights: list[tuple[int, float | None]] = []
+    inputs: list[tuple[int, float | None]] = []
+    for journal in before:
+        held = {number for other in journal.calls() for number in other.parameters.values()}
+        sides = [gradient.tensor for gradient in journal.parameter_gradients()], held
+        for series, numbers in zip((gradients, weights), sides, strict=True):
+            series.append((journal.header.step, norm_of([journal.tensor(number) for number in numbers])))
+        if call is not None:
+            inputs.append((journal.header.step, _input_size(journal, trace.framework, call)))
+    told = _told("the norm of all gradients", gradients), _told("the norm of all weights", weights)
+    return [text for text in (*told, _told("the largest value that comes into this call", inputs)) if text]
 
 
 def _told(what: str, series: Sequence[tuple[int, float | None]]) -> str:
@@ -74,19 +74,10 @@ def _told(what: str, series: Sequence[tuple[int, float | None]]) -> str:
     return f"{what} grows over the steps: {', '.join(told)}"
 
 
-def _gradient_norm(journal: Journal) -> float | None:
-    return norm_of([journal.tensor(gradient.tensor) for gradient in journal.parameter_gradients()])
-
-
-def _weight_norm(journal: Journal) -> float | None:
-    numbers = {number for call in journal.calls() for number in call.parameters.values()}
-    return norm_of([journal.tensor(number) for number in numbers])
-
-
 def norm_of(tensors: Sequence[Tensor]) -> float | None:
-    """Norm of all together; None where one of them is not finite, as its own norm leaves out what is not."""
+    """Norm of all together; None where one of them is not finite, as its own norm leaves those elements out."""
     known = [tensor.statistics for tensor in tensors if tensor.statistics is not None]
-    if not known or any(item.nan or item.posinf or item.neginf or item.norm is None for item in known):
+    if not known or any(item.nonfinite or item.norm is None for item in known):
         return None
     return math.hypot(*(item.norm for item in known if item.norm is not None))
 
@@ -95,6 +86,6 @@ def _input_size(journal: Journal, framework: str, call: Call) -> float | None:
     if call.site.phase is Phase.BACKWARD:
         return None
     flow = Flow(journal, framework)
-    same = [other for other in flow.calls if other.site == call.site]
-    sizes = [size for other in same[:1] for number in flow.taken(other) if (size := _size(flow, number)) is not None]
-    return max(sizes, default=None)
+    same = next((other for other in flow.calls if other.site == call.site), None)
+    sizes = [] if same is None else [flow.range_of(number, "").size for number in flow.taken(same)]
+    return max((size for size in sizes if size is not None), default=None)

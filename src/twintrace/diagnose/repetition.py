@@ -78,7 +78,7 @@ _TOLD: Mapping[Unsteadiness, tuple[str, str]] = {
         "set PYTHONHASHSEED=0, seed Python's random",
     ),
 }
-"""Why, and what to do about it."""
+"""Reason and remedy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -359,8 +359,7 @@ def _events(flow: Flow) -> Iterator[Event]:
 
 
 def _returned(call: Call) -> list[int]:
-    found = [leaf.id for _, leaf in leaves(call.output) if isinstance(leaf, TensorRef)]
-    return [*found, *call.after.values()]
+    return [*call.returned.values(), *call.after.values()]
 
 
 def _numbers(one: Call, two: Call) -> tuple[str, str] | None:

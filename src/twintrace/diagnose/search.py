@@ -6,7 +6,7 @@ import itertools
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from ..model.nonfinite import NonfiniteReport, Origin, Pass, Source, ValueRange
+from ..model.nonfinite import FINITE, Counts, NonfiniteReport, Origin, Pass, Source, ValueRange
 from ..model.records import Call
 from ..model.sites import Kind, Phase
 from ..model.tensors import LARGEST, Tensor
@@ -14,7 +14,7 @@ from ..model.values import leaves, tensor_slots
 from ..operations import Operand
 from ..store.trace import Journal, Trace
 from .backward import cause_of_gradient
-from .flow import Counts, Flow, count_of
+from .flow import Flow
 from .forward import cause_of_result
 from .growth import growth_over_calls, growth_over_steps
 from .suspects import (
@@ -27,12 +27,13 @@ from .suspects import (
     is_uninitialised,
     stray_suspects,
 )
-from .terms import Cause, Term, term_of, terms_of, vanishes
+from .terms import Cause, terms_of, vanishes
 
 _AROUND = 16
 """Steps around a skipped one that are asked whether they update: a loss scaler that begins at 2^16 skips as many at the most."""
 _SCALERS = ("_amp_foreach_non_finite_check_and_unscale_", "all_finite", "AllFinite", "FloatStatus")
 """Functions with which loss scalers ask whether the gradients overflowed."""
+_UNSEEN = "record with level='mix' (or 'op'), which sees functions as well as modules"
 _LISTED = 8
 """Harmless places that are listed; a mask is made again in every layer and step."""
 
@@ -41,7 +42,7 @@ def first_nonfinite(trace: Trace, places: Iterable[tuple[int, int]] | None = Non
     """Origin of the first value that is not finite, judged by statistics alone.
 
     Args:
-        trace: a recorded run; what was kept of its tensors does not matter, as long as there are statistics.
+        trace: a recorded run, of which statistics are enough.
         places: `(step, rank)` of the journals to look through; all of them if None.
     """
     wanted = sorted(trace.places if places is None else places)
@@ -66,13 +67,8 @@ class _Search:
         self._without_results = False
 
     def report(self, origin: Origin | None) -> NonfiniteReport:
-        return NonfiniteReport(
-            self._trace.path,
-            origin,
-            self._steps,
-            tuple(self._harmless)[:_LISTED],
-            () if origin else tuple(self._gaps()),
-        )
+        gaps = () if origin else tuple(self._gaps())
+        return NonfiniteReport(self._trace.path, origin, self._steps, tuple(self._harmless)[:_LISTED], gaps)
 
     def _gaps(self) -> Iterator[str]:
         if not self._told and not self._untold:
@@ -101,12 +97,9 @@ class _Search:
         suspects = [*forward.suspects, *gradient_suspects(flow)]
         hidden: list[Suspect] = []
         for suspect in sorted(suspects, key=lambda item: item.order):
-            if suspect.when is Pass.BACKWARD and suspect.call is not None and suspect.call.site.phase is Phase.BACKWARD:
-                effect = effect_of(flow, suspect)  # a kernel
-            elif suspect.when is Pass.BACKWARD:
-                effect = Effect(harm, 0)
-            else:
-                effect = effect_of(flow, suspect)
+            kernel = suspect.call is not None and suspect.call.site.phase is Phase.BACKWARD
+            backward = suspect.when is Pass.BACKWARD and not kernel
+            effect = Effect(harm, 0) if backward else effect_of(flow, suspect)
             skipped = suspect.when is Pass.BACKWARD and self._was_skipped(flow)
             if effect.harmful and not skipped:
                 return self._origin(flow, suspect, effect, hidden)
@@ -124,13 +117,13 @@ class _Search:
         return None
 
     def _has_any(self, journal: Journal) -> bool:
-        """Is there anything that is not finite? Also counts what has no statistics."""
+        """True if a value is not finite. Also counts tensors without statistics."""
         found = False
         for tensor in journal.tensors():
             known = tensor.statistics
             if known is not None:
                 self._told += 1
-                found = found or bool(known.nan or known.posinf or known.neginf)
+                found = found or bool(known.nonfinite)
             elif _counts(tensor):
                 self._untold += 1
                 why = tensor.missing or "not kept"
@@ -211,9 +204,7 @@ class _Search:
             names_of = {} if taker is None else _names_of(taker)
             return [flow.range_of(number, names_of.get(number, "a value")) for number in suspect.made]
         outputs = {(item.spec, item.name): item for item in flow.output_ranges(suspect.call)}
-        return [item for item in outputs.values() if count_of(item)] or [
-            flow.range_of(n, "output") for n in suspect.made
-        ]
+        return [item for item in outputs.values() if item.counts] or [flow.range_of(n, "output") for n in suspect.made]
 
     def _came_in(self, flow: Flow, suspect: Suspect) -> str:
         if suspect.source in (Source.DATA, Source.WEIGHTS):
@@ -235,50 +226,35 @@ class _Search:
         if suspect.source is Source.UNRECORDED:
             if suspect.when is Pass.BACKWARD and suspect.call is None:
                 why = f"it comes from behind {_quoted(first)}: the loss, or other code that was not recorded"
-            elif first is not None and second is not None:
-                why = f"made in the module's own code between {_quoted(first)} and {_quoted(second)}, which was not recorded"
-            elif first is not None:
-                why = f"made in the module's own code behind {_quoted(first)}, which was not recorded"
-            elif second is not None:
-                why = f"made in the module's own code before {_quoted(second)}, which was not recorded"
-            else:
+            elif first is None and second is None:
                 why = "made by code that was not recorded"
-            return Cause(
-                Source.UNRECORDED, why, "record with level='mix' (or 'op'), which sees functions as well as modules"
-            )
+            else:
+                both = f"between {_quoted(first)} and {_quoted(second)}"
+                where = (
+                    both if first and second else f"behind {_quoted(first)}" if first else f"before {_quoted(second)}"
+                )
+                why = f"made in the module's own code {where}, which was not recorded"
+            return Cause(Source.UNRECORDED, why, _UNSEEN)
         if suspect.source is Source.ELSEWHERE:
             why = "this rank's own part is finite: it came from another rank"
             ranks = [rank for step, rank in self._trace.places if step == flow.step]
-            return Cause(
-                Source.ELSEWHERE,
-                why,
-                "record the other ranks as well" if len(ranks) < flow.journal.header.world else "",
-            )
+            all_there = len(ranks) >= flow.journal.header.world
+            return Cause(Source.ELSEWHERE, why, "" if all_there else "record the other ranks as well")
         if suspect.source is Source.DATA:
             name = _names_of(suspect.call).get(suspect.made[0], "an input") if suspect.call is not None else "an input"
-            return Cause(
-                Source.DATA,
-                f"{name} is not finite when it comes in",
-                "look at the data: loading, normalisation, an empty record",
-            )
+            advice = "look at the data: loading, normalisation, an empty record"
+            return Cause(Source.DATA, f"{name} is not finite when it comes in", advice)
         if suspect.source is Source.WEIGHTS:
             return self._of_weights(flow, suspect)
         if suspect.source is Source.OVERFLOW:
-            sizes = ", ".join(
-                f"{item.size:.4g}" for n in suspect.given if (item := term_of(flow.range_of(n, ""))).size is not None
-            )
-            return Cause(
-                Source.OVERFLOW,
-                f"overflow in the sum of {len(suspect.given)} gradients (up to {sizes}) of one value",
-                "lower the loss scale",
-            )
+            ranges = [flow.range_of(number, "") for number in suspect.given]
+            sizes = ", ".join(f"{item.size:.4g}" for item in ranges if item.size is not None)
+            why = f"overflow in the sum of {len(suspect.given)} gradients (up to {sizes}) of one value"
+            return Cause(Source.OVERFLOW, why, "lower the loss scale")
         if suspect.source is Source.PASSED_ON:
             origin = f", from {_quoted(suspect.purposes[0])}" if suspect.purposes else ""
-            return Cause(
-                Source.PASSED_ON,
-                f"an infinity that was made on purpose{origin} is added up with the rest",
-                "mask behind this call, or leave masked places out of it",
-            )
+            why = f"an infinity that was made on purpose{origin} is added up with the rest"
+            return Cause(Source.PASSED_ON, why, "mask behind this call, or leave masked places out of it")
         return None
 
     def _of_weights(self, flow: Flow, suspect: Suspect) -> Cause:
@@ -293,71 +269,50 @@ class _Search:
         name = names.get(suspect.made[0], roles.get(suspect.made[0], "a weight"))
         before, _ = self._neighbours(flow)
         if before is None:
-            return Cause(
-                Source.WEIGHTS,
-                f"{name} is not finite when the run begins: it was loaded, or initialised, so",
-                "check the checkpoint",
-            )
+            why = f"{name} is not finite when the run begins: it was loaded, or initialised, so"
+            return Cause(Source.WEIGHTS, why, "check the checkpoint")
         gradients = any(True for _ in before.parameter_gradients())
         seen = "the gradients there are finite" if gradients else "its gradients are not in the record"
-        why = (
-            f"{name} was finite in step {before.header.step} and is not any more: the update between made it so; {seen}"
-        )
-        return Cause(
-            Source.UPDATE,
-            why,
-            "record with level='mix', which shows the optimizer's step; look at eps, lr and the scale",
-        )
+        was = f"{name} was finite in step {before.header.step}"
+        why = f"{was} and is not any more: the update between made it so; {seen}"
+        advice = "record with level='mix', which shows the optimizer's step; look at eps, lr and the scale"
+        return Cause(Source.UPDATE, why, advice)
 
     def _of_result(self, flow: Flow, suspect: Suspect, made: Sequence[ValueRange]) -> Cause:
         call = suspect.call
         assert call is not None
         terms, settings = _terms(flow, call)
         operation = flow.operation(call)
-        results = [term_of(item) for item in made]
         if is_uninitialised(flow, call):
-            return Cause(
-                Source.UNINITIALISED, "the memory was never written to", "use zeros, or write to it before it is read"
-            )
+            advice = "use zeros, or write to it before it is read"
+            return Cause(Source.UNINITIALISED, "the memory was never written to", advice)
         if call.site.phase is Phase.UPDATE:
             return _of_update(call, flow)
-        found = cause_of_result(operation, terms, settings, results)
+        found = cause_of_result(operation, terms, settings, made)
         if found is not None:
             return _with_autocast(found, flow, call)
         if call.site.kind is Kind.MODULE and flow.meaning(call) is None:
             inner = "" if not flow.children[call.id] else " behind the modules inside, which are finite,"
             why = f"made in the module's own code,{inner} which was not recorded"
-            return Cause(
-                Source.UNRECORDED, why, "record with level='mix' (or 'op'), which sees functions as well as modules"
-            )
+            return Cause(Source.UNRECORDED, why, _UNSEEN)
         if not flow.taken(call):
             return Cause(Source.DATA, "it was made so", "look at what the values are made of")
-        return Cause(
-            Source.UNKNOWN,
-            "the ranges of what comes in do not tell why",
-            "zoom: record this step again with keep='tensor'",
-        )
+        advice = "zoom: record this step again with keep='tensor'"
+        return Cause(Source.UNKNOWN, "the ranges of what comes in do not tell why", advice)
 
     def _of_gradient(self, flow: Flow, suspect: Suspect, made: Sequence[ValueRange]) -> Cause:
         call = suspect.call
-        unknown = Cause(
-            Source.UNKNOWN,
-            "the ranges do not tell why",
-            "zoom: record this step again with level='op' and keep='tensor'",
-        )
+        advice = "zoom: record this step again with level='op' and keep='tensor'"
+        unknown = Cause(Source.UNKNOWN, "the ranges do not tell why", advice)
         if call is None:
             return unknown
         terms, settings = _terms(flow, call)
-        results = [term_of(item) for item in flow.output_ranges(call)]
-        given = [term_of(flow.range_of(number, "gradient of the output")) for number in suspect.given]
-        found = cause_of_gradient(
-            flow.operation(call), terms, settings, results, given, [term_of(item) for item in made]
-        )
+        results = flow.output_ranges(call)
+        given = [flow.range_of(number, "gradient of the output") for number in suspect.given]
+        found = cause_of_gradient(flow.operation(call), terms, settings, results, given, made)
         if found is None and call.site.kind is Kind.MODULE and flow.meaning(call) is None:
             why = "made in the backward pass of the module's own code, which was not recorded"
-            return Cause(
-                Source.UNRECORDED, why, "record with level='mix' (or 'op'), which sees functions as well as modules"
-            )
+            return Cause(Source.UNRECORDED, why, _UNSEEN)
         return _with_autocast(found, flow, call) if found is not None else unknown
 
     def _led(self, flow: Flow, suspect: Suspect, cause: Cause, hidden: Sequence[Suspect]) -> list[str]:
@@ -396,25 +351,20 @@ def _counts(tensor: Tensor) -> bool:
     """Would this tensor have statistics if it could be read?"""
     if tensor.is_lost:
         return True
-    return (
-        tensor.spec.dtype in LARGEST
-        and not tensor.parts
-        and tensor.device != "meta"
-        and math.prod(tensor.spec.shape) > 0
-    )
+    real = not tensor.parts and tensor.device != "meta" and math.prod(tensor.spec.shape) > 0
+    return real and tensor.spec.dtype in LARGEST
 
 
 def _sum(states: Iterable[Counts | None]) -> Counts:
-    known = [state for state in states if state is not None]
-    return Counts(sum(s.nan for s in known), sum(s.posinf for s in known), sum(s.neginf for s in known))
+    return sum((state for state in states if state is not None), FINITE)
 
 
 def _result(item: ValueRange) -> str:
-    counts = count_of(item)
+    counts = item.counts
     if item.is_rough:  # another tool's statistics count nothing
         kinds = ((counts.nan, "NaN"), (counts.posinf, "+inf"), (counts.neginf, "-inf"))
         return f"the {item.name}, {item.spec}, has {' and '.join(name for count, name in kinds if count)}"
-    return f"the {item.name}, {item.spec}, has {counts} of {math.prod(item.spec.shape):,}"
+    return f"the {item.name}, {item.spec}, has {counts} of {item.elements:,}"
 
 
 def named(call: Call) -> str:
@@ -428,8 +378,7 @@ def named(call: Call) -> str:
 def _quoted(call: Call | None) -> str:
     if call is None:
         return "nothing"
-    frame = call.stack[0] if call.stack else None
-    return named(call) + (f" ({frame.file.rpartition('/')[2]}:{frame.line})" if frame else "")
+    return named(call) + (f" ({call.stack[0].place})" if call.stack else "")
 
 
 def _names_of(call: Call) -> dict[int, str]:
@@ -437,7 +386,7 @@ def _names_of(call: Call) -> dict[int, str]:
     return found | {number: name for name, number in (*call.parameters.items(), *call.buffers.items())}
 
 
-def _terms(flow: Flow, call: Call) -> tuple[Mapping[str, Term], Mapping[str, object]]:
+def _terms(flow: Flow, call: Call) -> tuple[Mapping[str, ValueRange], Mapping[str, object]]:
     """Operands and settings by the operation's own names; where its meaning is not told, by position."""
     told = flow.meaning(call)
     ranges = {number: flow.range_of(number, "") for number in flow.taken(call)}
@@ -447,13 +396,12 @@ def _terms(flow: Flow, call: Call) -> tuple[Mapping[str, Term], Mapping[str, obj
         }
     names = ("input", "other", *(f"operand {place}" for place in range(2, len(ranges) + 2)))
     return {
-        name: term_of(ValueRange(name, item.spec, item.statistics))
-        for name, item in zip(names, ranges.values(), strict=False)
+        name: ValueRange(name, item.spec, item.statistics) for name, item in zip(names, ranges.values(), strict=False)
     }, {}
 
 
 def _with_autocast(cause: Cause, flow: Flow, call: Call) -> Cause:
-    """An overflow under autocast says so: what was recorded as f32 was computed in 16 bits."""
+    """An overflow under autocast says so: values that were recorded as f32 were computed in 16 bits."""
     setting = {**flow.journal.header.precision, **call.precision}.get("autocast")
     if cause.source is not Source.OVERFLOW or not isinstance(setting, Mapping) or "f16" not in setting.values():
         return cause
@@ -475,16 +423,10 @@ def _of_update(call: Call, flow: Flow) -> Cause:
     narrow = [dtype for dtype in sorted(dtypes) if isinstance(eps, float) and vanishes(eps, dtype)]
     if narrow and isinstance(eps, float):
         rounded = "eps is 0" if eps == 0 else f"eps={eps:g} is 0 in {narrow[0]}"
-        return Cause(
-            Source.DIVISION,
-            f"zero divided by zero in the optimizer: {rounded}, and a second moment is 0",
-            "give eps a value that the type can hold (1e-4 in f16), or keep f32 weights",
-        )
-    return Cause(
-        Source.UPDATE,
-        "weights, gradients and state are finite, and the step makes them not so",
-        "look at the learning rate and eps",
-    )
+        why = f"zero divided by zero in the optimizer: {rounded}, and a second moment is 0"
+        return Cause(Source.DIVISION, why, "give eps a value that the type can hold (1e-4 in f16), or keep f32 weights")
+    why = "weights, gradients and state are finite, and the step makes them not so"
+    return Cause(Source.UPDATE, why, "look at the learning rate and eps")
 
 
 def _forward_of(flow: Flow, call: Call) -> Call | None:
@@ -510,10 +452,8 @@ def _weights(journal: Journal) -> dict[str, tuple[object, ...]]:
         for name, number in call.parameters.items():
             known = journal.tensor(number).statistics
             if known is not None:
-                place = f"{call.site.name}.{name}"
-                found.setdefault(
-                    place, (known.min, known.max, known.mean, known.norm, known.nan, known.posinf + known.neginf)
-                )
+                numbers = (known.min, known.max, known.mean, known.norm, known.nan, known.posinf + known.neginf)
+                found.setdefault(f"{call.site.name}.{name}", numbers)
     return found
 
 

@@ -12,14 +12,14 @@ is added up with others, and where there are more of them than came in.
 from __future__ import annotations
 
 import math
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from ..model.nonfinite import Pass, Source
+from ..model.nonfinite import FINITE, Counts, Pass, Source
 from ..model.records import Call, Gradient, Role, is_kept
 from ..model.sites import Kind, Phase
-from ..model.values import TensorRef, leaves, tensor_slots
-from .flow import Counts, Flow
+from ..model.values import leaves, tensor_slots
+from .flow import Flow
 from .forward import REDUCES
 
 _ELEMENTWISE = frozenset(
@@ -32,16 +32,8 @@ _FILLS = (
 )  # fmt: skip
 """Parts of the names of functions that write a given number into a tensor, or bound it by one."""
 _COLLECTIVES = (
-    "all_reduce",
-    "all_gather",
-    "reduce_scatter",
-    "broadcast",
-    "all_to_all",
-    "recv",
-    "scatter",
-    "gather",
-    "reduce",
-)
+    "all_reduce", "all_gather", "reduce_scatter", "broadcast", "all_to_all", "recv", "scatter", "gather", "reduce",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,13 +59,11 @@ class Suspect:
 
 def written_infinities(call: Call) -> Counts:
     """Numbers among a call's arguments that are not finite: `masked_fill(x, mask, float("-inf"))`."""
-    found = Counts()
+    found = FINITE
     for value in (*call.args, *call.kwargs.values()):
         for _, leaf in leaves(value):
             if isinstance(leaf, float) and not math.isfinite(leaf):
-                found = Counts(
-                    found.nan + math.isnan(leaf), found.posinf + (leaf == math.inf), found.neginf + (leaf == -math.inf)
-                )
+                found += Counts(int(math.isnan(leaf)), int(leaf == math.inf), int(leaf == -math.inf))
     return found
 
 
@@ -83,8 +73,8 @@ class ForwardSuspects:
     def __init__(self, flow: Flow) -> None:
         self._flow = flow
         self._known: set[int] = set()  # accounted for: made by a suspect, or a consequence
-        # Infinities on purpose, by tensor: the call that made them, or the place where they came in from outside.
-        self._purposes: dict[int, Call | Suspect] = {}
+        self.purposes: dict[int, Call | Suspect] = {}
+        """Infinities on purpose, by tensor: the call that made them, or the place where they came in from outside."""
         self._held: dict[int, str] = {
             number: name for call in flow.calls for name, number in (*call.parameters.items(), *call.buffers.items())
         }
@@ -96,14 +86,9 @@ class ForwardSuspects:
                 self._take(call)
                 self._make(call)
 
-    @property
-    def purposes(self) -> Container[int]:
-        """Tensors whose infinities were made on purpose."""
-        return self._purposes
-
     def on_purpose(self) -> Iterator[tuple[Call, int, bool]]:
         """Infinities on purpose: the call that made them or took them first, their tensor, and whether they were made there."""
-        for number, origin in self._purposes.items():
+        for number, origin in self.purposes.items():
             if isinstance(origin, Call) and number in self._flow.made(origin):
                 yield origin, number, True
             elif isinstance(origin, Suspect) and number in origin.made and origin.call is not None:
@@ -114,7 +99,7 @@ class ForwardSuspects:
     def _take(self, call: Call) -> None:
         flow = self._flow
         for number in flow.taken(call):
-            if not flow.is_bad(number) or number in self._known or number in self._purposes:
+            if not flow.is_bad(number) or number in self._known or number in self.purposes:
                 continue
             tensor = flow.tensor(number)
             writer = flow.by_id.get(tensor.producer) if tensor.producer is not None else None
@@ -122,9 +107,9 @@ class ForwardSuspects:
             if any(other in self._known for other in made):
                 self._known.add(number)  # the same memory through another view
                 continue
-            origin = next((self._purposes[other] for other in made if other in self._purposes), None)
+            origin = next((self.purposes[other] for other in made if other in self.purposes), None)
             if origin is not None:
-                self._purposes[number] = origin
+                self.purposes[number] = origin
                 continue
             if self._first_gradient is not None and self._first_gradient < call.order:
                 self._known.add(number)  # gradients are not finite before it: it is one, or was made with one
@@ -136,7 +121,7 @@ class ForwardSuspects:
         flow = self._flow
         around = [call, *flow.ancestors(call)]
         holder = [outer for outer in around if number in flow.taken(outer)][-1]
-        counts = flow.state(number) or Counts()
+        counts = flow.state(number) or FINITE
         name = self._held.get(number)
         weight = name is not None and number in {n for outer in flow.calls for n in outer.parameters.values()}
         weight = weight or self._is_weight(call, number)
@@ -151,24 +136,23 @@ class ForwardSuspects:
             source = Source.WEIGHTS if weight or name is not None else Source.UNRECORDED if stray else Source.DATA
             suspect = Suspect(call.order, Pass.FORWARD, holder, (number,), source)
         if not counts.nan and not weight:  # it may be a mask: whether it does harm is seen behind it
-            self._purposes[number] = suspect
+            self.purposes[number] = suspect
         else:
             self._known.add(number)
-            self._add(suspect)
+            self.suspects.append(suspect)
 
     def _is_weight(self, call: Call, number: int) -> bool:
         told = self._flow.meaning(call)
         roles = () if told is None else [path for path, operand in told.operands() if operand.tensor == number]
         trained = self._flow.tensor(number).requires_grad and self._flow.tensor(number).producer is None
-        return trained and any(
-            role.partition(".")[0] in ("weight", "bias", "params", "w_ih", "w_hh", "in_proj") for role in roles
-        )
+        kinds = ("weight", "bias", "params", "w_ih", "w_hh", "in_proj")
+        return trained and any(role.partition(".")[0] in kinds for role in roles)
 
     # --- what goes out ------------------------------------------------------------------------------------------
 
     def _make(self, call: Call) -> None:
         flow = self._flow
-        fresh = [n for n in flow.made(call) if flow.is_bad(n) and n not in self._known and n not in self._purposes]
+        fresh = [n for n in flow.made(call) if flow.is_bad(n) and n not in self._known and n not in self.purposes]
         if not fresh:
             return
         taken = [number for number in flow.taken(call) if flow.is_bad(number)]
@@ -183,32 +167,32 @@ class ForwardSuspects:
         if not taken and not (written and self._is_fill(call)):
             self._known.update(fresh)
             elsewhere = Source.ELSEWHERE if self._is_collective(call) else None
-            self._add(Suspect(call.order, _pass_of(call), call, tuple(fresh), elsewhere))
+            self.suspects.append(Suspect(call.order, _pass_of(call), call, tuple(fresh), elsewhere))
             return
         self._hand_on(call, taken, written, fresh)
 
     def _hand_on(self, call: Call, taken: Sequence[int], written: Counts, fresh: Sequence[int]) -> None:
         """Infinities that were made on purpose come in."""
         flow = self._flow
-        states = [flow.state(number) or Counts() for number in fresh]
-        nan_in = bool(written.nan) or any((flow.state(number) or Counts()).nan for number in taken)
+        states = [flow.state(number) or FINITE for number in fresh]
+        nan_in = bool(written.nan) or any((flow.state(number) or FINITE).nan for number in taken)
         operation = flow.operation(call)
         turned = any(state.nan for state in states) and not nan_in
         summed = self._adds_up(call, operation, taken)
-        origins = [self._purposes[number] for number in taken if number in self._purposes]
+        origins = [self.purposes[number] for number in taken if number in self.purposes]
         if turned or summed or self._are_more(operation, taken, written, fresh):
             self._known.update(fresh)
             given = [origin for origin in origins if isinstance(origin, Suspect)]
             if given and summed:  # no mask is added up: the data were so
                 self._known.update(given[0].made)
-                self._add(given[0])
+                self.suspects.append(given[0])
                 return
             purposes = tuple(origin for origin in origins if isinstance(origin, Call))
             source = Source.PASSED_ON if summed and not turned else None
-            self._add(Suspect(call.order, _pass_of(call), call, tuple(fresh), source, purposes=purposes))
+            self.suspects.append(Suspect(call.order, _pass_of(call), call, tuple(fresh), source, purposes=purposes))
         else:
             origin = call if written or not origins else origins[0]
-            self._purposes.update(dict.fromkeys(fresh, origin))
+            self.purposes.update(dict.fromkeys(fresh, origin))
 
     def _is_fill(self, call: Call) -> bool:
         """Does the call put a number that stands in it into a tensor? A number that is computed with is no mask."""
@@ -233,18 +217,15 @@ class ForwardSuspects:
         total = math.prod(self._flow.tensor(fresh[0]).spec.shape)
         expected = 0
         for number in taken:
-            tensor, state = self._flow.tensor(number), self._flow.state(number) or Counts()
+            tensor, state = self._flow.tensor(number), self._flow.state(number) or FINITE
             if tensor.is_rough:
                 return False
             expected += state.inf * max(total // max(math.prod(tensor.spec.shape), 1), 1)
-        return (self._flow.state(fresh[0]) or Counts()).inf > expected
+        return (self._flow.state(fresh[0]) or FINITE).inf > expected
 
     def _is_collective(self, call: Call) -> bool:
         name = call.site.name
         return ("distributed" in name or "communication" in name) and name.rpartition(".")[2].startswith(_COLLECTIVES)
-
-    def _add(self, suspect: Suspect) -> None:
-        self.suspects.append(suspect)
 
 
 def _pass_of(call: Call) -> Pass:
@@ -253,10 +234,8 @@ def _pass_of(call: Call) -> Pass:
 
 def gradient_suspects(flow: Flow) -> Iterator[Suspect]:
     """Calls whose backward pass made a gradient that is not finite out of gradients that are."""
-    bad: set[int] = set()  # calls with a gradient that is not finite at either end
-    for call in flow.calls:
-        if any(flow.is_bad(item.tensor) for item in call.gradients):
-            bad.add(call.id)
+    # Calls with a gradient that is not finite at either end.
+    bad = {call.id for call in flow.calls if any(flow.is_bad(item.tensor) for item in call.gradients)}
     for call in flow.calls:
         if call.id in bad and call.site.kind is not Kind.SAVE:
             for count in sorted({item.count for item in call.gradients}):
@@ -269,33 +248,20 @@ def _suspects_of(flow: Flow, call: Call, count: int, bad: set[int]) -> Iterator[
     outgoing = [item for item in flow.gradients(call, Role.INPUT, count) if flow.is_bad(item.tensor)]
     broken = [item for item in incoming if flow.is_bad(item.tensor)]
     if outgoing and not broken and not any(inner.id in bad for inner in flow.descendants(call)):
-        yield _backward(call, outgoing, incoming)
+        order, slots = min(item.order for item in outgoing), tuple(item.slot for item in outgoing)
+        made, given = (tuple(item.tensor for item in items) for items in (outgoing, incoming))
+        yield Suspect(order, Pass.BACKWARD, call, made, slots=slots, given=given)
     for item in broken:
         yield from _from_nowhere(flow, call, item)
 
 
-def _backward(call: Call, outgoing: Sequence[Gradient], incoming: Sequence[Gradient]) -> Suspect:
-    return Suspect(
-        min(item.order for item in outgoing),
-        Pass.BACKWARD,
-        call,
-        tuple(item.tensor for item in outgoing),
-        slots=tuple(item.slot for item in outgoing),
-        given=tuple(item.tensor for item in incoming),
-    )
-
-
 def _from_nowhere(flow: Flow, call: Call, item: Gradient) -> Iterator[Suspect]:
     """A gradient that comes into a call and is not finite, although no recorded call that took its result made one that is."""
-    outputs = {slot: leaf.id for slot, leaf in leaves(call.output) if isinstance(leaf, TensorRef)}
-    number = outputs.get(item.slot)
+    number = call.returned.get(item.slot)
     if number is None:
         return
-    takers = [
-        other
-        for other in flow.consumers(number)
-        if other is not call and any(g.role is Role.INPUT for g in other.gradients)
-    ]
+    others = [other for other in flow.consumers(number) if other is not call]
+    takers = [other for other in others if any(g.role is Role.INPUT for g in other.gradients)]
     slots = [
         gradient
         for other in takers
@@ -304,32 +270,23 @@ def _from_nowhere(flow: Flow, call: Call, item: Gradient) -> Iterator[Suspect]:
     ]
     if any(flow.is_bad(gradient.tensor) for gradient in slots):
         return
-    if any(
-        flow.is_bad(gradient.tensor) and gradient.order < item.order for other in takers for gradient in other.gradients
-    ):
+    if any(flow.is_bad(g.tensor) and g.order < item.order for other in takers for g in other.gradients):
         return  # a taker's other gradients are not finite: which of them reached this one is not known
     if len(slots) > 1:
         given = tuple(gradient.tensor for gradient in slots)
         yield Suspect(item.order, Pass.BACKWARD, call, (item.tensor,), Source.OVERFLOW, slots=(item.slot,), given=given)
         return
     # The innermost module around it that does not itself return this value; its code behind the call was not recorded.
-    around = [outer for outer in flow.ancestors(call) if number not in {n for n in _returned(outer)}]
+    around = [outer for outer in flow.ancestors(call) if number not in outer.returned.values()]
     parent = around[0] if around else None
     if parent is not None and any(flow.is_bad(g.tensor) for g in flow.gradients(parent, Role.OUTPUT)):
         return  # it came in from outside the module
-    behind = [
-        other
-        for other in flow.calls
-        if other.id > call.id and other.parent == call.parent and other.site.kind is not Kind.SAVE
-    ]
+    later = [other for other in flow.calls if other.id > call.id and other.parent == call.parent]
+    behind = [other for other in later if other.site.kind is not Kind.SAVE]
     yield Suspect(
         item.order, Pass.BACKWARD, parent, (item.tensor,), Source.UNRECORDED, slots=(item.slot,),
         between=(call, behind[0] if behind else None),
     )  # fmt: skip
-
-
-def _returned(call: Call) -> Iterable[int]:
-    return [leaf.id for _, leaf in leaves(call.output) if isinstance(leaf, TensorRef)]
 
 
 def _parameter_suspects(flow: Flow, bad: set[int]) -> Iterator[Suspect]:
@@ -347,14 +304,8 @@ def _parameter_suspects(flow: Flow, bad: set[int]) -> Iterator[Suspect]:
 
 def is_uninitialised(flow: Flow, call: Call) -> bool:
     """Is the call's result whatever was in memory?"""
-    return flow.operation(call) in (
-        "empty",
-        "empty_like",
-        "new_empty",
-        "empty_strided",
-        "new_empty_strided",
-        "empty_permuted",
-    )
+    kinds = ("empty", "empty_like", "new_empty", "empty_strided", "new_empty_strided", "empty_permuted")
+    return flow.operation(call) in kinds
 
 
 @dataclass(frozen=True, slots=True)
@@ -376,7 +327,7 @@ def effect_of(flow: Flow, suspect: Suspect) -> Effect:
     harmful = False
     while pending:
         number = pending.pop()
-        takers = [call for call in flow.consumers(number) if number not in set(_returned(call))]
+        takers = [call for call in flow.consumers(number) if number not in call.returned.values()]
         if not takers:
             module = _that_ends_it(flow, number)
             harmful = harmful or module is None
@@ -400,7 +351,7 @@ def _that_ends_it(flow: Flow, number: int) -> Call | None:
     """The module in which a value is left behind that nobody takes: one around its maker that gives finite results."""
     maker = flow.maker.get(number)
     for module in flow.ancestors(maker) if maker is not None else ():
-        results = _returned(module)
+        results = list(module.returned.values())
         if number in results:
             continue
         if results and not any(flow.is_bad(result) for result in results):
@@ -412,18 +363,15 @@ def _that_ends_it(flow: Flow, number: int) -> Call | None:
 def stray_suspects(flow: Flow, purposes: Container[int], harm: bool) -> Iterator[Suspect]:
     """Values that are not finite where no suspect explains them: results of the step, values that were saved, gradients."""
     for call in flow.calls:
-        numbers = [number for number in _returned(call) if flow.is_bad(number) and number not in purposes]
+        numbers = [number for number in call.returned.values() if flow.is_bad(number) and number not in purposes]
         numbers = [number for number in numbers if not is_uninitialised(flow, flow.maker.get(number, call))]
         if call.site.kind is Kind.SAVE:
             if is_kept(call):
                 continue
             numbers = [number for number in numbers if number not in flow.maker or flow.maker[number] is call]
         else:
-            numbers = [
-                n
-                for n in numbers
-                if not flow.consumers(n) and not any(True for _ in flow.ancestors(flow.maker.get(n, call)))
-            ]
+            ends = [number for number in numbers if not flow.consumers(number)]
+            numbers = [number for number in ends if not any(True for _ in flow.ancestors(flow.maker.get(number, call)))]
         if numbers:
             yield Suspect(call.order, _pass_of(call), call, tuple(numbers), Source.UNRECORDED)
     lines = [(item, call) for call in flow.calls for item in call.gradients if flow.is_bad(item.tensor)] if harm else []
@@ -432,7 +380,7 @@ def stray_suspects(flow: Flow, purposes: Container[int], harm: bool) -> Iterator
 
 
 def gradients_do_harm(flow: Flow) -> bool:
-    """Do gradients that are not finite reach a parameter, or the end of what was recorded of the graph?"""
+    """Do gradients that are not finite reach a parameter, or the end of the recorded graph?"""
     if any(flow.is_bad(item.tensor) for item in flow.parameter_gradients):
         return True
     for call in flow.calls:

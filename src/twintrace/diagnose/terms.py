@@ -1,6 +1,6 @@
-"""One operand of a call as the causes see it: a tensor's range, or a number that was written in the call.
+"""Operands of a call as the causes see them: a tensor's range, or a number that was written in the call.
 
-torch.div(x, 0)      Term("input", lo=-1.2, hi=3.4, zeros=0, …), Term("other", lo=0.0, hi=0.0, zeros=1, …)
+torch.div(x, 0)      input, f32[8]: lo -1.2, hi 3.4, no zeros; other, a number: lo 0, hi 0, one zero
 """
 
 from __future__ import annotations
@@ -9,80 +9,32 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ..model.nonfinite import Source, ValueRange
-from ..model.tensors import LARGEST
+from ..model.nonfinite import Counts, Source, ValueRange
+from ..model.tensors import LARGEST, Spec, Statistics
 from ..operations import Meaning, Operand
-from .flow import FINITE, Counts, count_of, elements
 
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """Why a value is not finite, and what to do about it."""
+    """Reason why a value is not finite, and the remedy."""
 
     source: Source
     why: str
     advice: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Term:
-    """An operand: the ends of its finite values, how many are zero, how many are not finite."""
-
-    name: str
-    lo: float | None
-    hi: float | None
-    zeros: int
-    counts: Counts
-    elements: int
-    norm: float | None
-    shape: tuple[int, ...] = ()
-    dtype: str = ""
-    is_tensor: bool = True
-
-    @property
-    def size(self) -> float | None:
-        """The largest finite magnitude."""
-        return None if self.lo is None or self.hi is None else max(abs(self.lo), abs(self.hi))
-
-    @property
-    def below_zero(self) -> bool:
-        return self.lo is not None and self.lo < 0
-
-    @property
-    def is_constant(self) -> bool:
-        return self.lo is not None and self.lo == self.hi and not self.counts
-
-    def told(self) -> str:
-        """`input (-1.2 … 3.4)`, `other (0)`."""
-        if not self.is_tensor or (self.lo is not None and self.lo == self.hi):
-            return f"{self.name} ({'nothing finite' if self.lo is None else format(self.lo, '.4g')})"
-        return f"{self.name} ({'nothing finite' if self.lo is None else f'{self.lo:.4g} … {self.hi:.4g}'})"
-
-
-def term_of(item: ValueRange) -> Term:
-    known = item.statistics
-    if known is None:
-        return Term(item.name, None, None, 0, FINITE, elements(item), None, item.spec.shape, item.spec.dtype)
-    lo, hi = (None if end is None else float(end) for end in (known.min, known.max))
-    counts = count_of(item)
-    return Term(item.name, lo, hi, known.zero, counts, elements(item), known.norm, item.spec.shape, item.spec.dtype)
-
-
-def number(name: str, value: float) -> Term:
+def number(name: str, value: float) -> ValueRange:
     """A number that was written in the call."""
-    counts = FINITE
-    if math.isnan(value):
-        counts = Counts(nan=1)
-    elif math.isinf(value):
-        counts = Counts(posinf=int(value > 0), neginf=int(value < 0))
-    end = None if counts else float(value)
-    return Term(name, end, end, int(value == 0), counts, 1, None if end is None else abs(end), is_tensor=False)
+    bad = Counts(int(math.isnan(value)), int(value == math.inf), int(value == -math.inf))
+    end, size = (None, None) if bad else (float(value), abs(float(value)))
+    known = Statistics(end, end, end, size, bad.nan, bad.posinf, bad.neginf, int(value == 0))
+    return ValueRange(name, Spec("", ()), known)
 
 
-def terms_of(meaning: Meaning, ranges: Mapping[int, ValueRange]) -> dict[str, Term]:
+def terms_of(meaning: Meaning, ranges: Mapping[int, ValueRange]) -> dict[str, ValueRange]:
     """Operands by the names of the operation's arguments; in containers `tensors.0`, `tensors.1`."""
     found = {
-        path: term_of(ValueRange(path, ranges[operand.tensor].spec, ranges[operand.tensor].statistics))
+        path: ValueRange(path, ranges[operand.tensor].spec, ranges[operand.tensor].statistics)
         for path, operand in meaning.operands()
         if operand.tensor in ranges
     }

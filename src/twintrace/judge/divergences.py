@@ -13,8 +13,9 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from ..model.pairs import Part
-from ..model.results import CallResult, Divergence, EqualStep, TensorResult, badness
+from ..model.results import CallResult, Divergence, TensorResult, badness
 from ..model.sites import Kind, Phase
+from ..model.steps import EqualStep
 from ..model.tensors import Tensor
 from ..model.verdicts import Outcome
 from .gradients import otherwise

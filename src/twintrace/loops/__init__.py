@@ -7,6 +7,6 @@
 
 In: the options of `tt.record`. Out: a trace whose steps are those of the optimizer: the batches of an accumulated gradient
 are one step, evaluation is not recorded, and a training that is taken up again goes on in its trace under its own numbers.
-`steps.py` says it once for all of them; what is recorded of a step is not decided here but in `collect`. Each library has
+`steps.py` says it once for all of them; the contents of a step are decided in `collect`. Each library has
 its extra in pyproject.toml.
 """

@@ -22,7 +22,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ..model.errors import SessionError
-from .steps import LoopRecorder
+from .steps import LoopRecorder, Recording
 
 __all__ = ["AcceleratedRecorder", "record"]
 
@@ -42,7 +42,7 @@ def record(path: str | os.PathLike[str], model: Any, accelerator: Any, **options
     return AcceleratedRecorder(path, model, accelerator, options)
 
 
-class AcceleratedRecorder:
+class AcceleratedRecorder(Recording):
     """A recorder that knows when a step of the optimizer is over."""
 
     def __init__(
@@ -65,11 +65,6 @@ class AcceleratedRecorder:
 
     def __exit__(self, *exc: object) -> None:
         self._loop.end()
-
-    @property
-    def recorder(self) -> Any:
-        """The recorder: `recorder.save(name, value)`."""
-        return self._loop.recorder
 
     def step(self) -> None:
         """A batch is done; if gradients were synchronised with it, so is the step."""

@@ -16,7 +16,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from ..model.errors import MissingPackageError
-from .steps import LoopRecorder
+from .steps import LoopRecorder, Recording
 
 if TYPE_CHECKING:
     from lightning.pytorch import Callback
@@ -34,17 +34,12 @@ else:
 __all__ = ["RecordCallback"]
 
 
-class RecordCallback(Callback):  # type: ignore[misc]  # a class without types
+class RecordCallback(Recording, Callback):  # type: ignore[misc]  # a class without types
     """Records the training to `path`; options are those of `tt.record`."""
 
     def __init__(self, path: str | os.PathLike[str], **options: Any) -> None:
         super().__init__()
         self._loop = LoopRecorder(path, options)
-
-    @property
-    def recorder(self) -> Any:
-        """The recorder, while the training runs: `recorder.save(name, value)`."""
-        return self._loop.recorder
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
         """Training begins, or goes on from a checkpoint."""

@@ -15,29 +15,20 @@ import warnings
 from typing import Any
 
 from .. import api
-from .steps import LoopRecorder
+from .steps import LoopRecorder, Recording
 
 __all__ = ["RecordCallback"]
 
 _Callback: Any = api.callback_class()
 
 
-class RecordCallback(_Callback):  # type: ignore[misc]  # a class that is known when it runs
+class RecordCallback(Recording, _Callback):  # type: ignore[misc]  # a class that is known when it runs
     """Records the training to `path`; options are those of `tt.record`."""
 
     def __init__(self, path: str | os.PathLike[str], **options: Any) -> None:
         super().__init__()
         self._loop = LoopRecorder(path, options)
         self._before = 0  # steps that were done before MindSpore began to count
-
-    @property
-    def recorder(self) -> Any:
-        """The recorder, while the training runs: `recorder.save(name, value)`."""
-        return self._loop.recorder
-
-    def close(self) -> None:
-        """Everything is written, and nothing that was installed remains: for a training that has raised."""
-        self._loop.end()
 
     def on_train_begin(self, run_context: Any) -> None:
         """Training begins; where it goes on from is known with the first epoch."""

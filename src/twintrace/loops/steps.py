@@ -22,6 +22,21 @@ from ..model.errors import UsageError
 _OURS = ("path", "model", "resume")
 
 
+class Recording:
+    """Members that all recorders for loops have."""
+
+    _loop: LoopRecorder
+
+    @property
+    def recorder(self) -> Any:
+        """The recorder, while the training runs: `recorder.save(name, value)`."""
+        return self._loop.recorder
+
+    def close(self) -> None:
+        """Everything is written, and nothing that was installed remains: for a training that has raised."""
+        self._loop.end()
+
+
 class LoopRecorder:
     """One training, and the trace that it is recorded to."""
 

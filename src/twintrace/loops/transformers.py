@@ -14,7 +14,7 @@ import os
 from typing import Any
 
 from ..model.errors import MissingPackageError
-from .steps import LoopRecorder
+from .steps import LoopRecorder, Recording
 
 try:
     from transformers import TrainerCallback
@@ -26,7 +26,7 @@ except ImportError as error:  # pragma: no cover - without the package there is 
 __all__ = ["RecordCallback"]
 
 
-class RecordCallback(TrainerCallback):  # type: ignore[misc]  # a class without types
+class RecordCallback(Recording, TrainerCallback):  # type: ignore[misc]  # a class without types
     """Records the training to `path`; options are those of `tt.record`.
 
     The Trainer has no word for a training that raises: then call `close()`, or begin the next training, which does.
@@ -34,15 +34,6 @@ class RecordCallback(TrainerCallback):  # type: ignore[misc]  # a class without 
 
     def __init__(self, path: str | os.PathLike[str], **options: Any) -> None:
         self._loop = LoopRecorder(path, options)
-
-    @property
-    def recorder(self) -> Any:
-        """The recorder, while the training runs: `recorder.save(name, value)`."""
-        return self._loop.recorder
-
-    def close(self) -> None:
-        """Everything is written, and nothing that was installed remains."""
-        self._loop.end()
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Training begins, or goes on from a checkpoint."""

@@ -37,7 +37,7 @@ class Layer:
     gradient: float | None
     zeros: float | None
     update: float | None = None
-    """Norm of what the step before did to its weights, over their norm; None where values were not kept."""
+    """Norm of the last update of its weights, over their norm; None where values were not kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,13 +61,13 @@ class ComparedCurves:
     apart: tuple[Curve, ...]
     """Of each step: the relative distance of the losses and of the norms of gradients, and `bound_curve`."""
     layers: tuple[tuple[str, float, float | None], ...]
-    """Over the depth of the first step that differs: module, relative difference of its result, and in units of what is allowed."""
+    """Over the depth of the first step that differs: module, relative difference of its result, and in units of the bound."""
     step: int
     """That step."""
 
 
 def bound_curve(comparison: Comparison, rank: int) -> Curve:
-    """Of each step the largest difference of any pair of calls, in units of what is allowed: beyond 1 the runs part."""
+    """Of each step the largest difference of any pair of calls, in units of the bound: beyond 1 the runs part."""
     largest: dict[int, float | None] = {}
     for result in comparison.results:
         if result.rank == rank:

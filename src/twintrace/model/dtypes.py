@@ -69,7 +69,7 @@ _SHORT_NAMES = {long.replace("_", ""): name for name, long in LONG_NAMES.items()
 
 
 def short_name(text: str) -> str | None:
-    """`f32` for torch.float32, mindspore.float32, Float32 and float32; None for what is not known."""
+    """`f32` for torch.float32, mindspore.float32, Float32 and float32; None for an unknown name."""
     return _SHORT_NAMES.get(text.rpartition(".")[2].lower().replace("_", "").strip())
 
 

@@ -54,7 +54,7 @@ class WeightsError(TwintraceError, ValueError):
 
 
 class CheckpointError(WeightsError):
-    """A weights file that cannot be read or written. What was being written is not left behind half done."""
+    """A weights file that cannot be read or written. A file that could not be completed is removed."""
 
 
 class TraceError(TwintraceError):

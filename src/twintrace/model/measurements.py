@@ -42,7 +42,7 @@ class Heat:
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """Numbers from one pass over two arrays. Errors are right minus left, the left side being what is divided by.
+    """Numbers from one pass over two arrays. Errors are right minus left, the left side being the divisor.
 
     Elements that are not finite on either side take no part in the error numbers; they are counted. In shares they count as
     what they are: NaN beside NaN is as close as can be, NaN beside a number is not. A number is None where it has no meaning:
@@ -117,7 +117,7 @@ class StatisticsDifference:
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """One tensor's values: the first few, how many lie where, and what lies in which part of the tensor.
+    """One tensor's values: the first few, a histogram, and a coarse picture of where they lie.
 
     `counts` has one number for each gap between `edges`, over the finite elements; none are there if no element is finite. Of
     complex numbers the modulus is taken. In `heat` a cell is the value of the largest magnitude; NaN where one is not finite.

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Part(Word):
-    """Which tensor of a call. `after` is what it wrote to and did not return."""
+    """Which tensor of a call. `after` are arguments that it wrote to and did not return."""
 
     INPUT = "input"
     PARAMETER = "parameter"
@@ -56,7 +56,7 @@ def _no_values(tensor: int) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """One journal, as the loom sees it: calls in the order in which they began, and what is known of their tensors."""
+    """One journal, as the loom sees it: calls in the order in which they began, and facts about their tensors."""
 
     framework: str
     calls: Sequence[Call]
@@ -122,18 +122,18 @@ class Stray:
     tensor: int
     because: str
     role: str = ""
-    """Of an operand: what it is for its operation (`bias`, `mask`, `weight`), where that is known."""
+    """Of an operand: its role in the operation (`bias`, `mask`, `weight`), where that is known."""
 
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """Calls that belong together. One each as a rule; several where one side does in one call what the other does in more."""
+    """Calls that belong together. One each as a rule; several where one side fuses calls that the other makes one by one."""
 
     left: tuple[Call, ...]
     right: tuple[Call, ...]
     because: str
     confidence: float = 1.0
-    """1 for what is certain (same address, equal values), lower for what was inferred."""
+    """1 if certain (same address, equal values), lower if inferred."""
     tensors: tuple[TensorPair, ...] = ()
     only_left: tuple[Stray, ...] = ()
     only_right: tuple[Stray, ...] = ()
@@ -161,7 +161,7 @@ class Alone:
     skipped: bool = False
     bearing: Bearing = Bearing.OPEN
     takers: tuple[int, ...] = ()
-    """The calls with a partner that come first behind it, by their ids: what it does is seen in their results."""
+    """The calls with a partner that come first behind it, by their ids: its effect is seen in their results."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,19 +2,21 @@
 
     Call      one call of a module, function or kernel: arguments, result, parameters, where from, gradients
     Gradient  one gradient that flowed through a call, or into a parameter
-    Note      something that a reader must know: what could not be seen, why something is missing
+    Note      something that a reader must know: gaps, and their reasons
     Header    one journal: step, rank, framework, settings
 
-Numbers in `order` are positions in the journal: what was observed first has the lower number.
+Numbers in `order` are positions in the journal: earlier observations have lower numbers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import PurePath
 
+from .pairs import Part
 from .sites import Kind, Site
-from .values import Value
+from .values import TensorRef, Value, leaves, tensor_slots
 from .words import Word
 
 NONFINITE, APART = "nonfinite: ", "apart: "
@@ -56,10 +58,18 @@ class Frame:
     function: str
     code: str = ""
 
+    @property
+    def place(self) -> str:
+        """`model.py:21`."""
+        return f"{PurePath(self.file).name}:{self.line}"
+
+    def __str__(self) -> str:
+        return f"{self.place} in {self.function}" + (f": {self.code}" if self.code else "")
+
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """A module's configuration: what its constructor set, scalar for scalar."""
+    """A module's configuration: the scalars that its constructor set."""
 
     path: str
     type: str
@@ -83,7 +93,7 @@ class Gradient:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One recorded call. Arguments have the values from before the call; what it wrote to (`mutates`) and did not return
+    """One recorded call. Arguments have the values from before the call; arguments that it wrote to (`mutates`) and did not return
     is in `after`, by slot.
     """
 
@@ -108,10 +118,27 @@ class Call:
     tensors_only: bool = False
     """True if arguments that are no tensors were not recorded, as in dumps of some tools: their values are not known."""
 
+    @property
+    def returned(self) -> dict[str, int]:
+        """Numbers of the tensors in its result, by slot."""
+        return {slot: leaf.id for slot, leaf in leaves(self.output) if isinstance(leaf, TensorRef)}
+
+    def tensors(self) -> Iterator[tuple[Part, str, int, int]]:
+        """(part, slot, backward pass, number) of every tensor of the call: inputs, results, gradients."""
+        for slot, number in tensor_slots(self.args, self.kwargs):
+            yield Part.INPUT, slot, 0, number
+        held = ((Part.PARAMETER, self.parameters), (Part.BUFFER, self.buffers))
+        for part, named in (*held, (Part.OUTPUT, self.returned), (Part.AFTER, self.after)):
+            for slot, number in named.items():
+                yield part, slot, 0, number
+        for gradient in self.gradients:
+            part = Part.INPUT_GRADIENT if gradient.role is Role.INPUT else Part.OUTPUT_GRADIENT
+            yield part, gradient.slot, gradient.count, gradient.tensor
+
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """A sentence that belongs to a journal: what could not be seen, or is missing, and why."""
+    """A sentence that belongs to a journal: a gap in the record, and its reason."""
 
     topic: str
     text: str

@@ -30,7 +30,7 @@ class Unsteadiness(Word):
 
 @dataclass(frozen=True, slots=True)
 class FirstDifference:
-    """The first call that differs: what comes in is the same, bit by bit, and what goes out is not."""
+    """The first call that differs: its inputs are the same, bit by bit, and its results are not."""
 
     step: int
     rank: int

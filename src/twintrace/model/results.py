@@ -1,12 +1,9 @@
-"""Results of a comparison, a listing and a check-up.
+"""Results of a comparison.
 
-TensorResult   two tensors: what was measured, and the verdict
-CallResult     two calls that belong together: their tensors, the worst verdict, what was set differently
+TensorResult   two tensors: their measurement, and the verdict
+CallResult     two calls that belong together: their tensors, the worst verdict, settings that differ
 Divergence     the first place where two runs part
 Comparison     all of it; `agree` is the answer
-Listing        a trace as a tree of lines, for people
-Finding        one line of `twintrace doctor`
-KnownOperation one operation of `twintrace doctor --operations`
 """
 
 from __future__ import annotations
@@ -20,6 +17,7 @@ from .measurements import Measurement, StatisticsDifference
 from .pairs import Alone, Match, Part, TensorPair
 from .records import Call
 from .sites import Kind, Phase
+from .steps import EqualStep, FirstBit, FollowedStep, RankResult
 from .tensors import Tensor
 from .verdicts import Outcome, Verdict
 from .words import Word
@@ -75,13 +73,13 @@ class Mistake:
     """A difference that no rounding and nothing before explains, and its cause.
 
     kind: meaning   the two calls compute something else
-          kernel    a recorded result is not what its own call computes
+          kernel    a recorded result differs from the computation of its own call
           leaf      data that no recorded call made
           weights   weights, buffers or state that no recorded call made: they count also where no result shows it
           random    random numbers that differ
           gradient  a part of a gradient that one side alone has
           alone     a call that one side alone makes, on which a result depends
-          ranks     the ranks of one run differ among themselves, or do not add up what they share
+          ranks     the ranks of one run differ among themselves, or do not sum shared gradients
           unproven  different beyond what rounding explains, judged without recomputation
     """
 
@@ -106,7 +104,7 @@ class Mistake:
 
     @property
     def marginal(self) -> bool:
-        """Less than ten times what is allowed."""
+        """Less than ten times the bound."""
         return 0 < self.size < 10
 
 
@@ -151,7 +149,7 @@ class CallResult:
 
     @property
     def harmless(self) -> bool:
-        """Nothing differs, but what has no effect."""
+        """Nothing differs with effect."""
         sides = ((self.forward, self.absorbed_forward), (self.backward, self.absorbed_backward))
         return all(item is None or item.outcome is not Outcome.DIFFERENT or absorbed for item, absorbed in sides)
 
@@ -193,10 +191,10 @@ def blamed(result: CallResult, mistake: Mistake | None) -> tuple[tuple[Call, ...
 
 @dataclass(frozen=True, slots=True)
 class Divergence:
-    """Where two runs first part, forward or backward: what comes in agrees, what goes out does not.
+    """The first place where two runs part, forward or backward: inputs agree, results do not.
 
     `inherited` is True when no such place was found, and this is merely the first that differs: the cause lies before it,
-    outside what was recorded.
+    outside the record.
     """
 
     result: CallResult
@@ -244,33 +242,6 @@ class Recording:
     environment: Mapping[str, object] = field(default_factory=dict)
     settings: Mapping[str, object] = field(default_factory=dict)
     """Settings of the recorder: level, keep."""
-
-
-@dataclass(frozen=True, slots=True)
-class EqualStep:
-    """A step of a rank that is equal bit by bit on both sides, and has the structure of one that was judged."""
-
-    step: int
-    rank: int
-    pairs: int
-    """Number of its results: all that have tensors are the same."""
-    same: int = 0
-    """Of these, those that have tensors."""
-    with_calls: int = 0
-    """Of these, those of calls."""
-    with_gradients: int = 0
-    """Of these, those that have gradients."""
-
-
-@dataclass(frozen=True, slots=True)
-class FollowedStep:
-    """A step after the runs have parted: compared by its fingerprints, not judged."""
-
-    step: int
-    rank: int
-    tensors: int
-    """0 where the two sides make different calls."""
-    different: int
 
 
 class StepResults(Sequence[CallResult]):
@@ -336,60 +307,6 @@ def _equal(one: object, two: object) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class FirstBit:
-    """The first value of which a bit differs, in the order in which the left run made them.
-
-    origin: data       it was given to the network
-            weights    the two begin with other weights or buffers
-            optimizer  weights, buffers or state that were made of equal gradients between two steps
-            random     a call that draws random numbers got others
-            call       a call made it of equal values
-            gradient   it came back in the backward pass, from outside of what was recorded
-    """
-
-    step: int
-    rank: int
-    origin: str
-    where: str
-    """The call and the place in it."""
-    tensor: int
-    """Its number on the left."""
-
-
-class RankState(Word):
-    """Standing of one rank of many."""
-
-    SAME = "same"
-    """Equal bit by bit in all steps that both sides have."""
-    AGREES = "agrees"
-    """Judged: what differs is rounding."""
-    PARTED = "parted"
-    """Judged: a mistake was made here, or has reached it, before any other rank differed."""
-    FOLLOWS = "follows"
-    """It differs, not before another rank has parted. Not judged."""
-    UNTOLD = "untold"
-    """It differs, and could not be told, or was not judged."""
-
-
-@dataclass(frozen=True, slots=True)
-class RankResult:
-    """One rank of a comparison of many."""
-
-    rank: int
-    state: RankState
-    step: int | None = None
-    """The first step in which a bit differs; None if none does."""
-    where: str = ""
-    """The first value that differs, where it was looked up: of the first rank of those that begin to differ in one place."""
-    different: int = 0
-    """Values of that step of which a bit differs."""
-    tensors: int = 0
-    """Values of that step; 0 where the two make different calls."""
-    because: str = ""
-    """Why it could not be told."""
-
-
-@dataclass(frozen=True, slots=True)
 class Comparison:
     """Two traces side by side. `results` are in the order of the left side's calls, by step and rank.
 
@@ -415,7 +332,7 @@ class Comparison:
     strays: int = 0
     """Gradients that only one side has."""
     recomputed: bool = False
-    """True if what is not equal was computed again in float64."""
+    """True if unequal results were computed again in float64."""
     parted: bool = False
     """True if a mistake reaches a result of the run, by recomputation."""
     untold: tuple[str, ...] = ()
@@ -484,7 +401,7 @@ class Comparison:
         return tuple({id(result): result for result in found}.values())
 
     def worst(self, count: int = 10) -> tuple[CallResult, ...]:
-        """The `count` pairs of calls that differ most, in units of what is allowed; pairs that agree come last."""
+        """The `count` pairs of calls that differ most, in units of the bound; pairs that agree come last."""
         return tuple(heapq.nlargest(count, self.results, key=_distance))
 
     @property
@@ -562,81 +479,7 @@ class Comparison:
 
     @property
     def _damaged(self) -> bool:
-        """Was something recorded that cannot be read any more? (What could not be recorded at all is no damage.)"""
+        """Was something recorded that cannot be read any more? (A value that could not be recorded is no damage.)"""
         tensors = (item for result in self.judged for item in result.tensors if item.measurement is None)
         unknown = (item for item in tensors if item.verdict.outcome is Outcome.UNKNOWN)
         return any(side.is_lost or side.payload is not None for item in unknown for side in (item.left, item.right))
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One line of a listing."""
-
-    step: int
-    rank: int
-    depth: int
-    site: str
-    kind: str
-    type: str
-    inputs: tuple[str, ...]
-    outputs: tuple[str, ...]
-    gradients: int
-    where: str
-    remark: str = ""
-    ranges: tuple[str, ...] = ()
-    """Of each output: smallest and largest value, and the norm; empty where they are not known."""
-    marks: tuple[str, ...] = ()
-    """Marks that a reader must see: NaN and infinities in outputs and gradients, values at the end of their type's range."""
-
-
-@dataclass(frozen=True, slots=True)
-class Listing:
-    """A trace for people."""
-
-    path: str
-    layout: str
-    framework: str
-    steps: tuple[int, ...]
-    ranks: tuple[int, ...]
-    settings: Mapping[str, object]
-    calls: int
-    tensors: int
-    rows: tuple[Row, ...]
-    hidden: int = 0
-    notes: tuple[str, ...] = ()
-    damage: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One thing that `doctor` looked at."""
-
-    subject: str
-    good: bool
-    text: str
-    remedy: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class KnownOperation:
-    """One operation of the table: its names in each framework, and what is known of it."""
-
-    name: str
-    torch: tuple[str, ...]
-    """Names in PyTorch; a name without a home is found in all of them, as function, method and kernel."""
-    mindspore: tuple[str, ...]
-    msadapter: tuple[str, ...]
-    forward: bool
-    """Its results are recomputed in float64."""
-    backward: bool
-    """Its gradients are recomputed in float64."""
-    draws: str
-    """`always` if it draws random numbers, `sometimes` if its arguments decide (dropout), else empty."""
-    moves: bool
-    """It moves or copies values, or makes them from its settings, and computes none."""
-    asks: bool
-    """It hands a value to Python, and nothing goes on from it."""
-    writes: tuple[str, ...]
-    """Arguments that it writes to, and the operators that are its in-place form."""
-    variants: tuple[str, ...]
-    """Variants of it that are tried as causes."""

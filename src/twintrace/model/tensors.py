@@ -4,7 +4,7 @@
     min -1.5  max 2.0  mean 0.01 …    its Statistics
     9f86d081884c7d65…                 its fingerprint: 128 bits of the bytes, in order (store/FORMAT.md)
 
-`DTYPES` is the list of element types that a trace can hold (dtypes.py). A name says what the bytes *mean*.
+`DTYPES` is the list of element types that a trace can hold (dtypes.py). A name is that of a number format, not of a memory layout.
 """
 
 from __future__ import annotations
@@ -54,6 +54,11 @@ class Statistics:
     Values that are the same but for rounding have nearly the same sums. None: not known.
     """
 
+    @property
+    def nonfinite(self) -> int:
+        """Number of elements that are NaN or infinite."""
+        return self.nan + self.posinf + self.neginf
+
 
 def same_values(one: Statistics, two: Statistics, count: int) -> bool:
     """Are these the statistics of the same elements, in whatever order? Then sums in f64 are equal, but for their own rounding.
@@ -72,7 +77,7 @@ def in_another_order(one: Statistics, two: Statistics, *, rounding: float = 0.0)
 
     `rounding` is how far apart the two may be by rounding, as a part of their norm. The weights of the order sums have a
     root mean square of
-    1/3; so what rounding moves is about a third of `rounding` times the norm, and eight times that is beyond chance. Values
+    1/3; so the effect of rounding is about a third of `rounding` times the norm, and eight times that is beyond chance. Values
     that are nearly all alike cannot be told apart by their places: then the answer is False.
     """
     if one.order is None or two.order is None or one.norm is None or two.norm is None:
@@ -102,7 +107,7 @@ class Tensor:
     """One observed tensor value: everything that a journal says of it.
 
     `missing` says why there is no value (a meta tensor, no disk space, a damaged line); `producer` is the id of the
-    call that put it out, None for leaves. `facts` holds what only some tensors have: quantisation, sparsity, placement.
+    call that put it out, None for leaves. `facts` holds properties of some tensors: quantisation, sparsity, placement.
     A sparse tensor is made up of `parts`: the numbers of its indices and values.
     """
 

@@ -1,7 +1,7 @@
 """Verdicts on two values.
 
 same        equal bits, or equal numbers
-rounding    not equal, but no more than what rounding, or measured noise, explains
+rounding    not equal, but within rounding or measured noise
 different   more than that
 unknown     nothing could be compared; the reason says why
 """
@@ -29,7 +29,7 @@ class Outcome(Word):
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """An outcome and its reason, one sentence. `error` was measured, `bound` is what was allowed, in the same unit."""
+    """An outcome and its reason, one sentence. `error` was measured, `bound` is the allowance, in the same unit."""
 
     outcome: Outcome
     because: str
@@ -38,14 +38,14 @@ class Verdict:
 
     @property
     def ratio(self) -> float | None:
-        """The error in units of what is allowed; 0 for the same, None where either is not known."""
+        """The error in units of the bound; 0 for the same, None where either is not known."""
         if self.outcome is Outcome.SAME:
             return 0.0
         return None if self.error is None or not self.bound else self.error / self.bound
 
     @property
     def score(self) -> float:
-        """0 for the same, up to 0.5 for what is within the bound, towards 1 the farther beyond it."""
+        """0 for the same, up to 0.5 within the bound, towards 1 the farther beyond it."""
         ratio = self.ratio
         if ratio is None:
             return 1.0 if self.outcome is Outcome.DIFFERENT else 0.5

@@ -5,7 +5,7 @@
     require("torch", "unknown")        nothing: a build without a number is taken as it is
 
 pyproject.toml asks pip for the same, but an environment may have been made by hand, or changed since. This is the one place
-where versions are compared: what a release lacks beyond that is asked of the release itself (frameworks/torch/releases.py).
+where versions are compared: other abilities are asked of the release itself (frameworks/torch/releases.py).
 `make matrix` runs the tests with the oldest of them.
 """
 

@@ -2,12 +2,12 @@
 
 Pair          conv.weight -> conv.weight, "insert axis 2", 1.00, because: same path
 Unpaired      bn.num_batches_tracked, because: MindSpore's BatchNorm2d counts nothing
-WeightMap     all of them, and what is ambiguous
-WeightRow     one line of a comparison or certificate: the two names, the two specs, what was found
-Conversion, WeightComparison, Certificate    what the verbs give back
+WeightMap     all of them, and ambiguous ones
+WeightRow     one line of a comparison or certificate: two names, two specs, the finding
+Conversion, WeightComparison, Certificate    results of the verbs
 
-What the verbs give back prints as one line. All of them have `code`, the exit code of their command, `bool()`, which is True for
-exit code 0 alone, `guilty` (what is wrong, one sentence each), `first` (the first of these) and `worst(10)`.
+Results print as one line. All of them have `code`, the exit code of their command, `bool()`, which is True for
+exit code 0 alone, `guilty` (faults, one sentence each), `first` (the first of these) and `worst(10)`.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from .tensors import Spec
+from .words import counted
 
 GOOD = ("equal", "close", "not carried")
 """Verdicts of a row that cost nothing."""
@@ -96,7 +97,7 @@ class Ambiguity:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class WeightMap(_Answer):
-    """Which weight of the left belongs to which of the right. Nothing is dropped: what is not in `pairs` is told."""
+    """Which weight of the left belongs to which of the right. Every weight is in one of its lists."""
 
     left: str
     right: str
@@ -133,7 +134,7 @@ class WeightMap(_Answer):
 
     def __str__(self) -> str:
         state = "complete" if self.complete else f"not complete ({self._open()})"
-        return f"{self.left} -> {self.right}: {_weights(self.pairs)} mapped, {state}"
+        return f"{self.left} -> {self.right}: {counted(len(self.pairs), 'weight')} mapped, {state}"
 
     def _open(self) -> str:
         alone = [[item for item in side if not item.harmless] for side in (self.only_left, self.only_right)]
@@ -147,7 +148,7 @@ class WeightMap(_Answer):
 class WeightRow:
     """One pair in a conversion, comparison or certificate. `verdict` is `equal`, `close`, `different`, `missing` …
 
-    `finding` says what is wrong, in words: "holds the values of layer2.weight", "is transposed".
+    `finding` names the fault in words: "holds the values of layer2.weight", "is transposed".
     """
 
     left: str | None
@@ -197,7 +198,7 @@ class Conversion(_Answer):
 
     @property
     def code(self) -> int:
-        """Exit code: 0. A conversion that fails raises; what stays behind because `partial` was asked for is in `guilty`."""
+        """Exit code: 0. A conversion that fails raises; weights that stay behind because of `partial` are in `guilty`."""
         return 0
 
     @property
@@ -211,7 +212,7 @@ class Conversion(_Answer):
 
     def __str__(self) -> str:
         rest = "" if self.map.complete else f"; the map is not complete ({self.map._open()})"
-        return f"{self.source} -> {self.target}: {_weights(self.rows)} carried over, {self.nbytes:,} bytes{rest}"
+        return f"{self.source} -> {self.target}: {counted(len(self.rows), 'weight')} carried over, {self.nbytes:,} bytes{rest}"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -273,7 +274,7 @@ class TrialRow:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Certificate(_Answer):
-    """The proof that weights arrived, or the list of what did not."""
+    """The proof that weights arrived, or the list of those that did not."""
 
     left: str
     right: str
@@ -288,7 +289,7 @@ class Certificate(_Answer):
 
     @property
     def granted(self) -> bool:
-        """Every weight is what it should be, nothing that matters was left behind, and both nets compute the same."""
+        """Every weight has its expected value, nothing that matters was left behind, and both nets compute the same."""
         return bool(self.rows) and not self.mistakes and all(row.within for row in self.trial)
 
     @property
@@ -311,15 +312,11 @@ class Certificate(_Answer):
     def __str__(self) -> str:
         between = f"{self.left} -> {self.right}"
         if self.granted:
-            return f"{between}: certified, {_weights(self.rows)}" + (
+            return f"{between}: certified, {counted(len(self.rows), 'weight')}" + (
                 f", {len(self.trial)} results of both nets" * bool(self.trial)
             )
         wrong = self.guilty
         return f"{between}: not certified: {wrong[0]}" + (f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else "")
-
-
-def _weights(items: Sequence[object]) -> str:
-    return f"{len(items)} weight{'' if len(items) == 1 else 's'}"
 
 
 def _some(names: Sequence[str]) -> str:

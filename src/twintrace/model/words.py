@@ -27,6 +27,17 @@ def times(number: float) -> str:
     return f"{float(f'{number:.2g}'):,.0f}" if number >= 100 else f"{number:.2g}"
 
 
+def counted(number: int, noun: str) -> str:
+    """`1 pair`, `3 pairs`."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def some(names: Iterable[object], most: int = 4) -> str:
+    """`a, b, c, d and 3 more`."""
+    listed = [str(name) for name in names]
+    return ", ".join(listed[:most]) + (f" and {len(listed) - most} more" if len(listed) > most else "")
+
+
 def spans(numbers: Iterable[int]) -> str:
     """`0-36, 40`: numbers of steps or ranks; the first six spans of many."""
     found: list[list[int]] = []

@@ -16,7 +16,7 @@ from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import Any
 
-from ..model.results import KnownOperation
+from ..model.listings import KnownOperation
 from ..model.tensors import Spec
 from . import mindspore_names, mindspore_reading, module_names, torch_names, torch_reading
 from .catalog import OPERATIONS

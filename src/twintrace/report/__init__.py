@@ -14,7 +14,7 @@
     spreadsheet.py     any tables as XLSX, for workbook.py and for the embassies, whose tables are not ours
     page.py    one HTML file that works offline (docs/reference/report.md), made of
         headline.py    the verdict, as elements
-        sheets.py      what the page's script reads: columns, words, packed
+        sheets.py      data of the page's script: columns, words, packed
         comparison_sheet.py, trace_sheet.py    a Comparison, and a trace's calls, in that shape
         graphs.py      modules and data flow of both sides
         assets/        the page's own script and style, and the libraries for its table and its graph

@@ -15,9 +15,9 @@ from typing import Any
 
 from ..model.curves import Curve
 from ..model.measurements import HISTOGRAM_EDGES, Measurement
-from ..model.pairs import Alone, Stray
+from ..model.pairs import Alone
 from ..model.records import Call
-from ..model.results import CallResult, Comparison, Mistake, Recording, TensorResult, badness
+from ..model.results import CallResult, Comparison, Recording, TensorResult, badness
 from ..model.sites import Kind, Phase
 from ..model.tensors import Spec
 from ..model.verdicts import Outcome, Verdict
@@ -92,13 +92,19 @@ def comparison_sheet(
         lambda: _calls(comparison),
         -(-len(results) // PAGE),
         lambda page: [_tensors(results[row], values) for row in order[page * PAGE : (page + 1) * PAGE]],
-        lambda page: [_heats(results[row]) for row in order[page * PAGE : (page + 1) * PAGE]],
+        lambda page: [
+            [
+                item.measurement and item.measurement.heat and heat(item.measurement.heat)
+                for item in results[row].tensors
+            ]
+            for row in order[page * PAGE : (page + 1) * PAGE]
+        ],
         (lambda: comparison_graph(comparison)) if has_calls(comparison) else None,
     )
 
 
 def _interest(result: CallResult) -> int:
-    """Rank of a row by interest, 0 first: where a difference arises, then what differs, what is unknown, what agrees."""
+    """Rank of a row by interest, 0 first: where a difference arises, then different, unknown and equal ones."""
     if result.introduced_forward or result.introduced_backward:
         return 0
     return {Outcome.DIFFERENT: 1, Outcome.UNKNOWN: 2, Outcome.ROUNDING: 3, Outcome.SAME: 4}[result.verdict.outcome]
@@ -106,15 +112,10 @@ def _interest(result: CallResult) -> int:
 
 def recording_facts(side: Recording) -> dict[str, Any]:
     """Facts about a side as a whole."""
-    return {
-        "path": shorten(side.path),
-        "framework": shorten(side.framework),
-        "layout": shorten(side.layout),
-        "steps": len(side.steps),
-        "ranks": len(side.ranks),
-        "calls": side.calls,
-        "environment": {shorten(str(key)): shorten(str(value)) for key, value in side.environment.items()},
-    }
+    names = {name: shorten(getattr(side, name)) for name in ("path", "framework", "layout")}
+    counts = {"steps": len(side.steps), "ranks": len(side.ranks), "calls": side.calls}
+    environment = {shorten(str(key)): shorten(str(value)) for key, value in side.environment.items()}
+    return {**names, **counts, "environment": environment}
 
 
 def _columns(results: Sequence[CallResult], words: Words) -> dict[str, list[Any]]:
@@ -134,8 +135,10 @@ def _columns(results: Sequence[CallResult], words: Words) -> dict[str, list[Any]
 
 def _row(result: CallResult, words: Words) -> tuple[Any, ...]:
     match = result.match
+    sides = [[item for item in result.tensors if item.pair.part.backward is way] for way in (False, True)]
     forward, backward = (
-        _worst(item for item in result.tensors if item.pair.part.backward is gradients) for gradients in (False, True)
+        max(side, key=lambda item: (*badness(item.verdict), not item.pair.part.incoming), default=None)
+        for side in sides
     )
     site = match.left[0].site if match.left else match.right[0].site if match.right else None
     flags = (
@@ -163,12 +166,8 @@ def _row(result: CallResult, words: Words) -> tuple[Any, ...]:
     )
 
 
-def _worst(tensors: Iterable[TensorResult]) -> TensorResult | None:
-    return max(tensors, key=lambda item: (*badness(item.verdict), not item.pair.part.incoming), default=None)
-
-
 def _numbers(item: TensorResult | None) -> tuple[Any, ...]:
-    """Largest errors, cosine, and the error in units of what is allowed."""
+    """Largest errors, cosine, and the error in units of the bound."""
     if item is None:
         return (None, None, None, None)
     found, verdict = item.measurement, item.verdict
@@ -241,7 +240,8 @@ def _call(call: Call, specs: Mapping[int, Spec], table: CallTable, *, named: boo
 
 
 def _tensors(result: CallResult, values: bool) -> dict[str, Any]:
-    told = {item.what: _told(item) for item in result.mistakes}
+    # As the verdict on the terminal tells it, which is said once on the page.
+    told = {item.what: ": ".join(filter(None, sentence(item))) for item in result.mistakes}
     said = {verdict.because for verdict in (result.forward, result.backward) if verdict is not None}
     mistakes = [
         ["" if item.what in said else shorten(told[item.what]), shorten(reason(item)), int(item.effective)]
@@ -252,14 +252,11 @@ def _tensors(result: CallResult, values: bool) -> dict[str, Any]:
         "backward": _verdict(result.backward, told),
         "tensors": [_tensor(item, values, told) for item in result.tensors],
         **({"mistakes": mistakes} if mistakes else {}),
-        "only": [[_stray(item) for item in items] for items in (result.match.only_left, result.match.only_right)],
+        "only": [
+            [[item.part, shorten(item.slot), shorten(item.because)] for item in items]
+            for items in (result.match.only_left, result.match.only_right)
+        ],
     }
-
-
-def _told(mistake: Mistake) -> str:
-    """The difference as the verdict on the terminal tells it, which is said once on the page."""
-    what, numbers = sentence(mistake)
-    return f"{what}: {numbers}" if numbers else what
 
 
 def _verdict(verdict: Verdict | None, told: Mapping[str, str]) -> list[Any] | None:
@@ -274,15 +271,9 @@ def _tensor(item: TensorResult, values: bool, told: Mapping[str, str]) -> list[A
     pair = item.pair
     equal = item.left.fingerprint is not None and item.left.fingerprint == item.right.fingerprint
     left, right = tensor(item.left, identify=values), tensor(item.right, identify=values)
+    slots = shorten(pair.left_slot), shorten(pair.right_slot)
     return [
-        [
-            pair.part,
-            shorten(pair.left_slot),
-            shorten(pair.right_slot),
-            str(pair.layout),
-            shorten(pair.because),
-            pair.count,
-        ],
+        [pair.part, *slots, str(pair.layout), shorten(pair.because), pair.count],
         left,
         0 if left == right else right,
         _verdict(item.verdict, told),
@@ -305,11 +296,3 @@ def _measurement(found: Measurement | None) -> list[Any] | None:
         [worst.index, number(worst.left, 9), number(worst.right, 9)] if worst else None,
         int(found.heat is not None),
     ]
-
-
-def _heats(result: CallResult) -> list[Any]:
-    return [item.measurement and item.measurement.heat and heat(item.measurement.heat) for item in result.tensors]
-
-
-def _stray(item: Stray) -> list[Any]:
-    return [item.part, shorten(item.slot), shorten(item.because)]

@@ -15,16 +15,18 @@ from dataclasses import replace
 from typing import Any
 
 from ..model.curves import ComparedCurves, Curve, Curves, Layer
+from .naming import legible
 from .sheets import number
-from .text import legible
 
 _BARS = "▁▂▃▄▅▆▇█"
 _WIDTH = 48
 _LAYERS = 60
 
 
-def curves_text(found: Curves) -> str:
-    """Curves over the steps, then the layers of the last step."""
+def curves_text(found: Curves | ComparedCurves) -> str:
+    """Curves over the steps, then the layers of the last step; of two runs both, and how far they are apart."""
+    if isinstance(found, ComparedCurves):
+        return _compared_text(found)
     steps = [step for curve in found.curves[:1] for step, _ in curve.points]
     if not found.curves:
         return f"{found.path}: no statistics to draw"
@@ -39,13 +41,12 @@ def curves_text(found: Curves) -> str:
 
 
 def _row(layer: Layer) -> str:
-    numbers = (
-        f"{_number(layer.result):>8} {_number(layer.gradient):>10} {_share(layer.zeros):>7} {_number(layer.update):>10}"
-    )
+    zeros = "–" if layer.zeros is None else f"{100 * layer.zeros:.0f} %"
+    numbers = f"{_number(layer.result):>8} {_number(layer.gradient):>10} {zeros:>7} {_number(layer.update):>10}"
     return f"  {layer.name[:38]:<38} {layer.type[:18]:<18} {numbers}"
 
 
-def compared_text(found: ComparedCurves) -> str:
+def _compared_text(found: ComparedCurves) -> str:
     """Both runs over the same steps, and how far they are apart over steps and depth."""
     lines = ["curves of both, left above right"]
     named = {curve.name: curve for curve in found.right.curves}
@@ -55,12 +56,9 @@ def compared_text(found: ComparedCurves) -> str:
     lines += ["", *(_line(curve) for curve in found.apart)]
     if found.layers:
         lines += ["", f"  step {found.step}, over the depth" + " " * 25 + "relative   of what is allowed"]
-        drawn = sparkline([allowed for _, _, allowed in found.layers])
-        lines.append(f"  {drawn}")
-        lines += [
-            f"  {name[:44]:<44} {apart:>10.2g} {_number(allowed):>12}"
-            for name, apart, allowed in found.layers[:_LAYERS]
-        ]
+        lines.append(f"  {sparkline([allowed for _, _, allowed in found.layers])}")
+        rows = found.layers[:_LAYERS]
+        lines += [f"  {name[:44]:<44} {apart:>10.2g} {_number(allowed):>12}" for name, apart, allowed in rows]
         if len(found.layers) > _LAYERS:
             lines.append(f"  and {len(found.layers) - _LAYERS} more: --json has all")
     return "\n".join(legible(line) for line in lines)
@@ -121,7 +119,3 @@ def sparkline(values: Sequence[float | None], width: int = _WIDTH) -> str:
 
 def _number(value: float | None) -> str:
     return "–" if value is None else f"{value:.3g}"
-
-
-def _share(value: float | None) -> str:
-    return "–" if value is None else f"{100 * value:.0f} %"

@@ -11,30 +11,22 @@ values that JSON does not have, are tagged as in a trace (store/FORMAT.md). It i
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
-import math
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from ..model.errors import ReportError
 from ..model.measurements import Heat, Measurement, StatisticsDifference, Worst
 from ..model.pairs import Alone, Layout, Match, Part, Stray, TensorPair
 from ..model.records import Call, Config, Frame
-from ..model.results import (
-    CallResult,
-    Comparison,
-    Divergence,
-    Mistake,
-    RankResult,
-    RankState,
-    Recording,
-    TensorResult,
-    Terms,
-)
+from ..model.results import CallResult, Comparison, Divergence, Mistake, Recording, TensorResult, Terms
 from ..model.sites import Kind, Phase, Site
+from ..model.steps import RankResult, RankState
+from ..model.tagged import value_of, wire_of
 from ..model.tensors import Spec, Statistics, Tensor
 from ..model.values import Nest, TensorRef, Token
 from ..model.verdicts import Outcome, Verdict
@@ -52,11 +44,12 @@ _AS_IT_IS = Layout()
 def write_json(comparison: Comparison, path: str | os.PathLike[str]) -> None:
     """Write the comparison to `path`, whole or not at all."""
     with written(path) as file:
-        file.writelines(pieces(comparison))
+        file.writelines(comparison_json(comparison))
 
 
-def pieces(comparison: Comparison) -> Iterator[str]:
-    """The text of the document, a result at a time."""
+def comparison_json(comparison: Comparison) -> Iterator[str]:
+    """The text of the document (docs/reference/report-json.md), a result at a time."""
+    first = comparison.divergence
     places = {id(result): place for place, result in comparison.positions()}
     head = {
         "format": FORMAT,
@@ -65,17 +58,18 @@ def pieces(comparison: Comparison) -> Iterator[str]:
         "code": comparison.code,
         "recomputed": comparison.recomputed,
         "parted": comparison.parted,
-        "headline": _headline(comparison),
+        # Which of the two divergences the verdict begins with.
+        "headline": None if first is None else "backward" if first is comparison.backward else "forward",
         "policy": comparison.policy,
         "counts": {str(outcome): comparison.count(outcome) for outcome in Outcome},
-        "left": _recording(comparison.left),
-        "right": _recording(comparison.right),
+        "left": comparison.left,
+        "right": comparison.right,
         "left_out": comparison.left_out,
         "strays": comparison.strays,
         "remarks": comparison.remarks,
         "untold": comparison.untold,
         "lone": comparison.lone,
-        "ranks": [_rank(item) for item in comparison.ranks],
+        "ranks": comparison.ranks,
         "forward": _divergence(comparison.forward, places),
         "backward": _divergence(comparison.backward, places),
     }
@@ -127,80 +121,28 @@ def _text(value: object) -> str:
 
 
 def _wire(value: Any) -> Any:
-    """A value as JSON has it: words and texts as text, what is not finite and what JSON does not know tagged."""
+    """A value as JSON has it: words and texts as text, facts by the names of their fields, the arguments of calls tagged."""
     if value is None or isinstance(value, bool | int | str):
         return str(value) if isinstance(value, str) else value
-    if isinstance(value, float):
-        return value if math.isfinite(value) else {"$float": "nan" if math.isnan(value) else f"{value}"}
+    if isinstance(value, float | complex | TensorRef | Token | Nest):
+        return wire_of(value)
     if isinstance(value, Mapping):
         return {str(key): _wire(item) for key, item in value.items()}
     if isinstance(value, tuple | list):
         return [_wire(item) for item in value]
     if isinstance(value, Spec):
         return str(value)
-    if isinstance(value, Layout):
-        return {"axes": _wire(value.axes), "reshaped": value.reshaped}
-    if isinstance(value, Heat):
-        return {"rows": value.rows, "columns": value.columns, "values": _wire(value.values)}
-    return _tagged(value)
-
-
-def _tagged(value: Any) -> Any:
-    if isinstance(value, complex):
-        return {"$complex": [_wire(value.real), _wire(value.imag)]}
-    if isinstance(value, TensorRef):
-        return {"$t": value.id}
-    if isinstance(value, Token):
-        return {"$token": [value.kind, value.text]}
-    if isinstance(value, Nest):
-        if value.kind in ("list", "tuple", "set"):
-            items = [_wire(item) for _, item in value.items]
-            return items if value.kind == "list" else {f"${value.kind}": items}
-        return {
-            "$dict" if value.kind == "dict" else "$object": [
-                value.kind,
-                [[key, _wire(item)] for key, item in value.items],
-            ]
-        }
+    if isinstance(value, Call):
+        return _call(value)
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {name: _wire(getattr(value, name)) for name in _fields(type(value))}
     return {"$token": ["opaque", type(value).__name__]}
 
 
-def _headline(comparison: Comparison) -> str | None:
-    """Which of the two divergences the verdict begins with."""
-    first = comparison.divergence
-    return None if first is None else "backward" if first is comparison.backward else "forward"
-
-
-def _mistake(mistake: Mistake) -> dict[str, Any]:
-    found = {field.name: getattr(mistake, field.name) for field in dataclasses.fields(Mistake)}
-    return found | {"left": [_call(call) for call in mistake.left], "right": [_call(call) for call in mistake.right]}
-
-
-def _mistake_of(wire: dict[str, Any]) -> Mistake:
-    left, right = (tuple(map(_call_of, wire.get(side, ()))) for side in ("left", "right"))
-    rest = _plain({name: value for name, value in wire.items() if name not in ("left", "right")})
-    return Mistake(**rest, left=left, right=right)
-
-
-def _recording(side: Recording) -> dict[str, Any]:
-    return {
-        "path": side.path,
-        "framework": side.framework,
-        "layout": side.layout,
-        "steps": side.steps,
-        "ranks": side.ranks,
-        "calls": side.calls,
-        "environment": side.environment,
-        "settings": side.settings,
-    }
-
-
-def _rank(item: RankResult) -> dict[str, Any]:
-    return {field.name: getattr(item, field.name) for field in dataclasses.fields(RankResult)}
-
-
-def _rank_of(wire: dict[str, Any]) -> RankResult:
-    return RankResult(**wire | {"state": RankState(wire["state"])})
+@functools.cache
+def _fields(kind: type[Any]) -> tuple[str, ...]:
+    """Fields that are written; the role of a stray is of no use to a reader."""
+    return tuple(field.name for field in dataclasses.fields(kind) if (kind, field.name) != (Stray, "role"))
 
 
 def _divergence(found: Divergence | None, places: Mapping[int, int]) -> dict[str, Any] | None:
@@ -220,26 +162,19 @@ def _divergence(found: Divergence | None, places: Mapping[int, int]) -> dict[str
     }
 
 
+_OF_RESULT = (
+    "forward", "backward", "introduced_forward", "introduced_backward", "absorbed_forward", "absorbed_backward", "settings",
+    "mistakes", "untold",
+)  # fmt: skip
+
+
 def _result(result: CallResult) -> dict[str, Any]:
     match = result.match
     return {
-        "step": result.step,
-        "rank": result.rank,
-        "left": [_call(call) for call in match.left],
-        "right": [_call(call) for call in match.right],
-        "because": match.because,
-        "confidence": match.confidence,
-        "forward": _verdict(result.forward),
-        "backward": _verdict(result.backward),
-        "introduced_forward": result.introduced_forward,
-        "introduced_backward": result.introduced_backward,
-        "absorbed_forward": result.absorbed_forward,
-        "absorbed_backward": result.absorbed_backward,
-        "settings": result.settings,
-        "mistakes": [_mistake(item) for item in result.mistakes],
-        "untold": result.untold,
-        "only_left": [_stray(item) for item in match.only_left],
-        "only_right": [_stray(item) for item in match.only_right],
+        **{name: getattr(result, name) for name in ("step", "rank")},
+        **{name: getattr(match, name) for name in ("left", "right", "because", "confidence")},
+        **{name: getattr(result, name) for name in _OF_RESULT},
+        **{name: getattr(match, name) for name in ("only_left", "only_right")},
         "tensors": [_tensors(item) for item in result.tensors],
     }
 
@@ -252,41 +187,25 @@ def _tensors(item: TensorResult) -> dict[str, Any]:
     return {name: value for name, value in found.items() if value is not None}
 
 
-def _verdict(verdict: Verdict | None) -> dict[str, Any] | None:
-    if verdict is None:
-        return None
-    return {"outcome": verdict.outcome, "because": verdict.because, "error": verdict.error, "bound": verdict.bound}
-
-
-def _stray(item: Stray) -> dict[str, Any]:
-    return {"part": item.part, "slot": item.slot, "tensor": item.tensor, "because": item.because}
-
-
 def _alone(step: int, rank: int, item: Alone) -> dict[str, Any]:
     taken, given = taken_and_given(item.call)
-    found = {"step": step, "rank": rank, "call": _call(item.call), "because": item.because, "skipped": item.skipped}
+    found = {"step": step, "rank": rank, "call": item.call, "because": item.because, "skipped": item.skipped}
     return found | {"takes": taken, "gives": given}
 
 
 def _call(call: Call) -> dict[str, Any]:
     site = call.site
-    config = call.config
     found = {
         "id": call.id,
-        "kind": site.kind,
-        "name": site.name,
-        "call": site.call,
-        "phase": site.phase,
-        "path": site.path,
-        "type": site.type,
+        **{name: getattr(site, name) for name in ("kind", "name", "call", "phase", "path", "type")},
         "parent": call.parent,
         "order": call.order,
         "stack": [[frame.file, frame.line, frame.function, frame.code] for frame in call.stack],
-        "config": None if config is None else {"path": config.path, "type": config.type, "values": config.values},
+        "config": call.config,
         "raised": call.raised,
         "missing": call.missing or None,
     }
-    return {name: value for name, value in found.items() if value is not None}
+    return {name: _wire(value) for name, value in found.items() if value is not None}
 
 
 # --- and back ---------------------------------------------------------------------------------------------------------
@@ -295,8 +214,8 @@ def _call(call: Call) -> dict[str, Any]:
 def _comparison(content: dict[str, Any]) -> Comparison:
     results = tuple(_result_of(item) for item in content["results"])
     return Comparison(
-        _recording_of(content["left"]),
-        _recording_of(content["right"]),
+        _made(Recording, content["left"]),
+        _made(Recording, content["right"]),
         results,
         tuple(_alone_of(item) for item in content["only_left"]),
         tuple(_alone_of(item) for item in content["only_right"]),
@@ -310,50 +229,27 @@ def _comparison(content: dict[str, Any]) -> Comparison:
         content.get("parted", False),
         tuple(content.get("untold", ())),
         tuple(content.get("lone", ())),
-        ranks=tuple(_rank_of(item) for item in content.get("ranks", ())),
+        ranks=tuple(_made(RankResult, item) for item in content.get("ranks", ())),
     )
 
 
-def _value_of(wire: Any) -> Any:
-    if isinstance(wire, list):
-        return Nest("list", tuple((str(number), _value_of(item)) for number, item in enumerate(wire)))
-    if not isinstance(wire, dict):
-        return wire
-    [(tag, content)] = wire.items()
-    match tag:
-        case "$float":
-            return float(content)
-        case "$complex":
-            return complex(*map(_value_of, content))
-        case "$t":
-            return TensorRef(content)
-        case "$token":
-            return Token(*content)
-        case "$tuple" | "$set":
-            return Nest(tag[1:], _value_of(content).items)
-        case "$dict" | "$object":
-            return Nest(content[0], tuple((key, _value_of(item)) for key, item in content[1]))
-    raise ValueError(f"unknown tag {tag!r}")
-
-
 def _plain(wire: Any) -> Any:
-    """The inverse of `_wire` for what is plain JSON but for numbers that are not finite."""
+    """The inverse of `_wire` for plain JSON but for numbers that are not finite."""
     if isinstance(wire, dict):
         return float(wire["$float"]) if wire.keys() == {"$float"} else {key: _plain(item) for key, item in wire.items()}
     return [_plain(item) for item in wire] if isinstance(wire, list) else wire
 
 
-def _recording_of(wire: dict[str, Any]) -> Recording:
-    return Recording(
-        wire["path"],
-        wire["framework"],
-        wire["layout"],
-        tuple(wire["steps"]),
-        tuple(wire["ranks"]),
-        wire["calls"],
-        _plain(wire["environment"]),
-        _plain(wire.get("settings", {})),
-    )
+_Fact = TypeVar("_Fact")
+
+
+def _made(kind: type[_Fact], wire: Mapping[str, Any]) -> _Fact:
+    """The facts that `_wire` wrote by the names of their fields; those that an older report does not have are the usual ones."""
+    return kind(**{name: _READ.get((kind, name), _plain)(value) for name, value in wire.items()})
+
+
+def _maybe(kind: type[_Fact], wire: Mapping[str, Any] | None) -> _Fact | None:
+    return None if wire is None else _made(kind, wire)
 
 
 def _divergence_of(
@@ -362,87 +258,61 @@ def _divergence_of(
     if wire is None:
         return None
     result = results[wire["result"]]
-    tensors = tuple(result.tensors[number] for number in wire["tensors"])
     number = wire.get("mistake")
-    return Divergence(
-        result,
-        backward,
-        tensors,
-        wire["inherited"],
-        wire["because"],
-        wire["after"],
-        wire.get("advice", ""),
-        None if number is None else result.mistakes[number],
-        wire.get("share", ""),
-    )
+    told = {name: wire[name] for name in ("inherited", "because", "after")}
+    told |= {name: wire.get(name, "") for name in ("advice", "share")}
+    tensors = tuple(result.tensors[number] for number in wire["tensors"])
+    mistake = None if number is None else result.mistakes[number]
+    return Divergence(result, backward, tensors, **told, mistake=mistake)
 
 
 def _result_of(wire: dict[str, Any]) -> CallResult:
     tensors = tuple(_tensors_of(item) for item in wire["tensors"])
     match = Match(
-        tuple(map(_call_of, wire["left"])),
-        tuple(map(_call_of, wire["right"])),
+        _calls_of(wire["left"]),
+        _calls_of(wire["right"]),
         wire["because"],
         wire["confidence"],
         tuple(item.pair for item in tensors),
-        tuple(_stray_of(item) for item in wire["only_left"]),
-        tuple(_stray_of(item) for item in wire["only_right"]),
+        tuple(_made(Stray, item) for item in wire["only_left"]),
+        tuple(_made(Stray, item) for item in wire["only_right"]),
     )
-    return CallResult(
-        wire["step"],
-        wire["rank"],
-        match,
-        tensors,
-        _verdict_of(wire["forward"]),
-        _verdict_of(wire["backward"]),
-        wire["introduced_forward"],
-        wire["introduced_backward"],
-        {key: (left, right) for key, (left, right) in wire["settings"].items()},
-        wire["absorbed_forward"],
-        wire["absorbed_backward"],
-        tuple(map(_mistake_of, wire.get("mistakes", ()))),
-        wire.get("untold", ""),
-    )
+    told = {name: wire[name] for name in _OF_RESULT if name in wire}  # an older report has neither mistakes nor untold
+    told |= {name: _maybe(Verdict, wire[name]) for name in ("forward", "backward")}
+    told["settings"] = {key: (left, right) for key, (left, right) in wire["settings"].items()}
+    told["mistakes"] = tuple(_made(Mistake, item) for item in wire.get("mistakes", ()))
+    return CallResult(wire["step"], wire["rank"], match, tensors, **told)
 
 
 def _tensors_of(wire: dict[str, Any]) -> TensorResult:
     """The columns of a row, put back where they were taken from."""
     found: dict[str, dict[str, Any]] = {}
     for name, holder, field in _WAYS:
-        found.setdefault(holder, {})[field] = _plain(wire.get(name))
-    pair, measured, apart = found["pair"], found["measurement"], found["statistics"]
-    terms = found["terms"]
-    left = _tensor_of(found["left"], found["left.statistics"])
-    right = _tensor_of(found["right"], found["right.statistics"])
-    layout = pair.pop("layout") or {"axes": None, "reshaped": False}
-    axes = None if layout["axes"] is None else tuple(layout["axes"])
-    part = Part(pair.pop("part"))
+        found.setdefault(holder, {})[field] = wire.get(name)
+    pair, measured, apart, terms = (found[name] for name in ("pair", "measurement", "statistics", "terms"))
+    left, right = (_tensor_of(found[side], found[f"{side}.statistics"]) for side in ("left", "right"))
+    layout = _made(Layout, pair.pop("layout") or {})
     return TensorResult(
-        TensorPair(part, left=left.id, right=right.id, layout=Layout(axes, layout["reshaped"]), **pair),
+        _made(TensorPair, {**pair, "left": left.id, "right": right.id, "layout": layout}),
         left,
         right,
-        Verdict(Outcome(found["verdict"].pop("outcome")), **found["verdict"]),
+        _made(Verdict, found["verdict"]),
         None if measured["count"] is None else _measurement_of(measured, found["measurement.worst"]),
-        None if apart["nan"] is None else StatisticsDifference(**apart),
-        None if all(item is None for item in terms.values()) else Terms(**terms),
+        None if apart["nan"] is None else _made(StatisticsDifference, apart),
+        None if all(item is None for item in terms.values()) else _made(Terms, terms),
     )
 
 
 def _tensor_of(found: dict[str, Any], statistics: dict[str, Any]) -> Tensor:
     spec = _spec_of(found.pop("spec"))
-    known = None if statistics["nan"] is None else Statistics(**statistics)
+    known = None if statistics["nan"] is None else _made(Statistics, statistics)
     return Tensor(spec=spec, statistics=known, **found)
 
 
 def _measurement_of(found: dict[str, Any], worst: dict[str, Any]) -> Measurement:
-    heat, histogram = found.pop("heat"), found.pop("histogram")
-    found["filled"] = found["filled"] or 0  # an older report has none
-    return Measurement(
-        worst=None if worst["index"] is None else Worst(tuple(worst["index"]), worst["left"], worst["right"]),
-        heat=None if heat is None else Heat(heat["rows"], heat["columns"], tuple(heat["values"])),
-        histogram=tuple(histogram),
-        **found,
-    )
+    told = None if worst["index"] is None else _made(Worst, worst)
+    filled = found["filled"] or 0  # an older report has none
+    return _made(Measurement, {**found, "filled": filled, "worst": told, "heat": _maybe(Heat, found["heat"])})
 
 
 def _spec_of(text: str) -> Spec:
@@ -450,16 +320,6 @@ def _spec_of(text: str) -> Spec:
     if found is None:
         raise ValueError(f"{text!r} is no element type and shape")
     return Spec(found[1], tuple(int(length) for length in found[2].split(",") if length.strip()))
-
-
-def _verdict_of(wire: dict[str, Any] | None) -> Verdict | None:
-    if wire is None:
-        return None
-    return Verdict(Outcome(wire["outcome"]), wire["because"], _plain(wire["error"]), _plain(wire["bound"]))
-
-
-def _stray_of(wire: dict[str, Any]) -> Stray:
-    return Stray(Part(wire["part"]), wire["slot"], wire["tensor"], wire["because"])
 
 
 def _alone_of(wire: dict[str, Any]) -> tuple[int, int, Alone]:
@@ -472,7 +332,6 @@ def _alone_of(wire: dict[str, Any]) -> tuple[int, int, Alone]:
 
 def _call_of(wire: dict[str, Any]) -> Call:
     site = Site(Kind(wire["kind"]), wire["name"], wire["call"], Phase(wire["phase"]), wire["path"], wire["type"])
-    config = wire.get("config")
     return Call(
         wire["id"],
         site,
@@ -481,12 +340,28 @@ def _call_of(wire: dict[str, Any]) -> Call:
         {},
         None,
         stack=tuple(Frame(*frame) for frame in wire["stack"]),
-        config=None if config is None else Config(config["path"], config["type"], _values_of(config["values"])),
+        config=_maybe(Config, wire.get("config")),
         raised=wire.get("raised"),
         missing=tuple(wire.get("missing", ())),
         order=wire["order"],
     )
 
 
-def _values_of(wire: dict[str, Any]) -> dict[str, Any]:
-    return {key: _value_of(item) for key, item in wire.items()}
+def _calls_of(wires: Iterable[dict[str, Any]]) -> tuple[Call, ...]:
+    return tuple(map(_call_of, wires))
+
+
+# How fields are read that are not plain JSON: tuples, words, calls.
+_READ: dict[tuple[type[Any], str], Callable[[Any], Any]] = {
+    **{(Recording, name): tuple for name in ("steps", "ranks")},
+    **{(Mistake, name): _calls_of for name in ("left", "right")},
+    (RankResult, "state"): RankState,
+    (Verdict, "outcome"): Outcome,
+    (Stray, "part"): Part,
+    (TensorPair, "part"): Part,
+    (Layout, "axes"): lambda axes: None if axes is None else tuple(axes),
+    (Worst, "index"): tuple,
+    (Heat, "values"): lambda values: tuple(map(_plain, values)),
+    (Measurement, "histogram"): tuple,
+    (Config, "values"): lambda values: {name: value_of(item) for name, item in values.items()},
+}

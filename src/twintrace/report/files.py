@@ -45,7 +45,7 @@ def placed(path: str | os.PathLike[str]) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def written(path: str | os.PathLike[str]) -> Iterator[TextIO]:
-    """A text file in UTF-8, with newlines as they are given. What is no valid Unicode is written as a question mark."""
+    """A text file in UTF-8, with newlines as they are given. Invalid Unicode is written as a question mark."""
     with placed(path) as temporary, temporary.open("w", encoding="utf-8", errors="replace", newline="") as file:
         yield file
 

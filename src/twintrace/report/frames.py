@@ -23,10 +23,11 @@ def frame(table: Table, library: str | None = None) -> Any:
     if library is not None and library not in LIBRARIES:
         raise UsageError(f"library: expected one of {', '.join(map(repr, LIBRARIES))} or None, got {library!r}.")
     wanted = LIBRARIES if library is None else (library,)
-    columns, troubles = _columns(table), []
+    cells = [_alike(column) for column in zip(*table.rows, strict=True)] or [[] for _ in table.columns]
+    columns, troubles = dict(zip(table.columns, cells, strict=True)), []
     for name in wanted:
         try:
-            return _MAKERS[name](columns)
+            return _made(name, columns)
         except ImportError as error:  # not installed, or not for this numpy
             troubles.append(str(error))
     raise MissingPackageError(
@@ -35,30 +36,19 @@ def frame(table: Table, library: str | None = None) -> Any:
     )
 
 
-def _columns(table: Table) -> dict[str, list[Cell]]:
-    columns = dict(zip(table.columns, map(_alike, zip(*table.rows, strict=True)), strict=False))
-    return {name: columns.get(name, []) for name in table.columns}
+def _made(library: str, columns: dict[str, list[Cell]]) -> Any:
+    match library:
+        case "pandas":
+            import pandas
 
+            return pandas.DataFrame(columns)
+        case "polars":
+            import polars
 
-def _pandas(columns: dict[str, list[Cell]]) -> Any:
-    import pandas
-
-    return pandas.DataFrame(columns)
-
-
-def _polars(columns: dict[str, list[Cell]]) -> Any:
-    import polars
-
-    return polars.DataFrame(columns, strict=False)
-
-
-def _pyarrow(columns: dict[str, list[Cell]]) -> Any:
+            return polars.DataFrame(columns, strict=False)
     import pyarrow
 
     return pyarrow.table(columns)
-
-
-_MAKERS = dict(zip(LIBRARIES, (_pandas, _polars, _pyarrow), strict=True))
 
 
 def _alike(cells: Sequence[Cell]) -> list[Cell]:

@@ -10,7 +10,7 @@
     comparison_graph(comparison)   both sides, as columns
     trace_graph(rows, facts)       a single run
 
-Nodes are numbered so that a module comes before what is in it, and all of that directly behind it. Edges are between calls; the
+Nodes are numbered so that a module comes before its contents, and these directly behind it. Edges are between calls; the
 page sums them up between what is shown of them. More than `MOST` siblings are put into sections, since neither a layout nor an
 eye copes with a thousand boxes in a row.
 """
@@ -28,14 +28,14 @@ from ..model.records import Call
 from ..model.results import CallResult, Comparison
 from ..model.sites import Kind, Phase
 from ..model.tensors import Tensor
-from ..model.values import TensorRef, leaves, tensor_slots
+from ..model.values import tensor_slots
 from ..model.verdicts import Outcome
 from .sheets import Words, shorten, spec_text
 
 MOST = 40
 """Siblings that are drawn in one box."""
 DEEPEST = 64
-"""Modules within modules; what lies deeper is drawn at this depth."""
+"""Modules within modules; deeper ones are drawn at this depth."""
 NO_ROW = -1
 UNTOLD = len(Outcome)
 """Outcome of a tensor that was not compared."""
@@ -308,7 +308,7 @@ def _last(name: str) -> str:
 
 
 def _numbered(root: _Node) -> list[tuple[_Node, int]]:
-    """All nodes, each before what is in it, with the way up to the one around it."""
+    """All nodes, each before its contents, with the way up to the one around it."""
     found: list[tuple[_Node, int]] = []
     pending = [(child, -1) for child in reversed(_sections(root))]
     while pending:
@@ -387,7 +387,7 @@ def _flow(entry: _Entry) -> Iterator[tuple[int, list[int], list[int]]]:
 
 def taken_and_given(call: Call) -> tuple[list[int], list[int]]:
     """Numbers of the tensors that a call takes as arguments, and of those that it returns or writes to."""
-    given = [leaf.id for _, leaf in leaves(call.output) if isinstance(leaf, TensorRef)] + [*call.after.values()]
+    given = [*call.returned.values(), *call.after.values()]
     return [identity for _, identity in tensor_slots(call.args, call.kwargs)], given
 
 

@@ -1,4 +1,4 @@
-"""Ranking of calls by what they add to the difference of two runs: is it normal, and where does it grow most?
+"""Ranking of calls by their contribution to the difference of two runs: is it normal, and where does it grow most?
 
 float32 | bfloat16: normal. Every result agrees; no call adds more than 0.98 of what its rounding may be.
   adds     comes in  goes out  of bound
@@ -17,14 +17,14 @@ from dataclasses import dataclass
 
 from ..model.pairs import Part
 from ..model.results import CallResult, Comparison, TensorResult
-from .text import legible, places
+from .naming import legible, places
 
 COUNT = 10
 
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """One result: the relative difference that comes into its call, what goes out, and how much of the bound is used."""
+    """One result: relative differences of its inputs and of itself, and the used share of the bound."""
 
     result: CallResult
     tensor: TensorResult

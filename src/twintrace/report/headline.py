@@ -1,7 +1,7 @@
 """Headline of a page, as elements that need no script: what, where on both sides, how large, how sure.
 
     headline_of_comparison(comparison, rows)    the verdict; `rows` are the rows of its partings, for the links
-    headline_of_trace(title, sentence, first)   what was recorded, and the first value that is not finite
+    headline_of_trace(title, sentence, first)   contents, and the first value that is not finite
 
 The sentences are those of text.py.
 """
@@ -16,8 +16,10 @@ from ..model.results import Comparison, Divergence
 from ..model.verdicts import Outcome
 from ..model.words import spans
 from . import ranks
+from .advice import advice, telling_settings
+from .naming import places
 from .sheets import element, place, shorten
-from .text import advice, balance, described, difference, extent, places, reason, remarks, sureness, telling_settings
+from .text import balance, described, difference, extent, reason, remarks, sureness
 
 Fact = tuple[str, Sequence[Element | str]]
 
@@ -32,10 +34,8 @@ def headline_of_comparison(comparison: Comparison, rows: Sequence[int]) -> list[
     if first is not None:
         linked.sort(key=lambda item: item[0] is not first)
         when = "" if comparison.saved else f", {_when(first)}"
-        title, tone = (
-            [f"{both} part at ", element("strong", shorten(places(first.result, first.mistake))), when],
-            "different",
-        )
+        place = element("strong", shorten(places(first.result, first.mistake)))
+        title, tone = [f"{both} part at ", place, when], "different"
     elif comparison.code == 0:
         title, tone = [f"{both} agree"], "same"
     elif not comparison.results:
@@ -56,7 +56,8 @@ def headline_of_comparison(comparison: Comparison, rows: Sequence[int]) -> list[
     found += _ranks(comparison)
     found += _mistakes(comparison)
     untold = (f"Could not be told: {text}" for text in comparison.untold)
-    return [*found, *_remarks([*remarks(comparison), *untold, *_missing(comparison)])]
+    strays = [f"{comparison.strays:,} gradients are on one side only."] if comparison.strays else []
+    return [*found, *_remarks([*remarks(comparison), *untold, *strays])]
 
 
 _SHOWN = 50
@@ -75,20 +76,20 @@ def _ranks(comparison: Comparison) -> list[Element]:
         items.append(element("li", shorten(told)))
     if len(groups) > _SHOWN:
         items.append(element("li", f"and {len(groups) - _SHOWN} more places where ranks begin to differ: --json"))
-    title = f"All ranks ({len(comparison.ranks):,})"
+    return _folded(f"All ranks ({len(comparison.ranks):,})", items)
+
+
+def _folded(title: str, items: Sequence[Element]) -> list[Element]:
     return [element("details", element("summary", title), element("ol", *items), class_="mistakes")] if items else []
 
 
 def _mistakes(comparison: Comparison) -> list[Element]:
     """All independent mistakes, each with its place and cause."""
     told = [described(*item) for item in comparison.mistakes]
-    if not told:
-        return []
     items = [element("li", shorten(text)) for text in told[:_SHOWN]]
     if len(told) > _SHOWN:
         items.append(element("li", f"and {len(told) - _SHOWN} more: twintrace compare --all"))
-    title = f"All mistakes ({len(told)})"
-    return [element("details", element("summary", title), element("ol", *items), class_="mistakes")]
+    return _folded(f"All mistakes ({len(told)})", items)
 
 
 def headline_of_trace(
@@ -108,11 +109,6 @@ def headline_of_trace(
 def _remarks(texts: Iterable[str]) -> list[Element]:
     items = [element("li", shorten(text)) for text in texts]
     return [element("ul", *items, class_="remarks")] if items else []
-
-
-def _missing(comparison: Comparison) -> Iterable[str]:
-    if comparison.strays:
-        yield f"{comparison.strays:,} gradients are on one side only."
 
 
 def _when(found: Divergence) -> str:
@@ -173,10 +169,8 @@ def _source(stack: Sequence[Frame]) -> Element:
 
 def _settings(settings: Mapping[str, tuple[str, str]]) -> Element:
     shown = list(settings.items())[:6]
-    items = [
-        element("span", f"{shorten(name)}: {shorten(left)} | {shorten(right)}", class_="setting")
-        for name, (left, right) in shown
-    ]
+    texts = [f"{shorten(name)}: {shorten(left)} | {shorten(right)}" for name, (left, right) in shown]
+    items = [element("span", text, class_="setting") for text in texts]
     if len(settings) > len(shown):
         items.append(element("span", f"and {len(settings) - len(shown)} more", class_="quiet"))
     return element("span", *items)

@@ -2,9 +2,9 @@
 
     comparison_html(comparison)         of a Comparison
     trace_html(text, journals)          of a trace: finite, unknown, not finite
-    verdict_html(text, good)            of what has no ribbon
+    verdict_html(text, good)            without a ribbon
 
-The ribbon is that of the page (assets/ribbon.js), drawn as SVG: forward above backward, what is worse is taller and warmer, a
+The ribbon is that of the page (assets/ribbon.js), drawn as SVG: forward above backward, worse cells are taller and warmer, a
 diamond where a difference arises, a triangle where the runs part. More rows than COLUMNS share columns, each with its worst row.
 """
 
@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from xml.etree.ElementTree import Element
 
-from ..model.results import CallResult, Comparison
+from ..model.results import Comparison
 from ..model.verdicts import Outcome, Verdict
 from .page import markup
 from .sheets import element
@@ -56,36 +56,29 @@ class Cell:
 
 def comparison_html(comparison: Comparison) -> str:
     """The verdict and the ribbon."""
-    rows = [_cells(result) for result in comparison.results]
+    rows = [
+        (_cell(result.forward, result.introduced_forward), _cell(result.backward, result.introduced_backward))
+        for result in comparison.results
+    ]
     partings = {id(item.result) for item in (comparison.forward, comparison.backward) if item is not None}
     marks = [at for at, result in enumerate(comparison.results) if id(result) in partings]
-    text = verdict(comparison)
-    return _html(text, comparison.code == 0, rows, marks)
+    return _html(verdict(comparison), comparison.code == 0, rows, marks)
 
 
 def trace_html(text: str, journals: Iterable[Journal], *, good: bool) -> str:
-    """A trace: what is said of it, and whether the values of its calls are finite."""
+    """A trace: its text, and whether the values of its calls are finite."""
     names = {FINITE_ROW: "same", UNKNOWN: "unknown", BROKEN: "different"}
     rows = []
     for journal in journals:
         for pair in outcomes_of(journal):
-            found = [names.get(outcome, "") for outcome in pair]
-            rows.append(
-                (Cell(found[0], float(found[0] == "different")), Cell(found[1], float(found[1] == "different")))
-            )
+            one, two = (names.get(outcome, "") for outcome in pair)
+            rows.append((Cell(one, float(one == "different")), Cell(two, float(two == "different"))))
     return _html(text, good, rows, [])
 
 
 def verdict_html(text: str, *, good: bool) -> str:
     """A verdict alone."""
     return _html(text, good, [], [])
-
-
-def _cells(result: CallResult) -> tuple[Cell, Cell]:
-    return (
-        _cell(result.forward, result.introduced_forward),
-        _cell(result.backward, result.introduced_backward),
-    )
 
 
 def _cell(found: Verdict | None, arises: bool) -> Cell:
@@ -129,17 +122,9 @@ def _ribbon(rows: Sequence[tuple[Cell, Cell]], marks: Sequence[int]) -> Element:
     triangles = "".join(f"M{(int(row / share) + 0.5) * wide - 5:g} 0h10l-5 7z" for row in marks)
     drawn += [element("path", d=path, fill="currentColor") for path in ("".join(diamonds), triangles) if path]
     told = f"{len(rows):,} rows in the order of execution, forward above backward; what differs is taller"
-    return element(
-        "svg",
-        element("title", told),
-        *drawn,
-        viewBox=f"0 0 {columns * wide} 52",
-        preserveAspectRatio="none",
-        width=str(columns * wide),
-        height="52",
-        style="max-width:100%",
-        role="img",
-    )
+    extent = {"viewBox": f"0 0 {columns * wide} 52", "width": str(columns * wide), "height": "52"}
+    looks = {"preserveAspectRatio": "none", "style": "max-width:100%", "role": "img"}
+    return element("svg", element("title", told), *drawn, **extent, **looks)
 
 
 def _colour(cell: Cell) -> str:

@@ -32,20 +32,9 @@ LAYOUT = "dagre.min.js"
 """The library that lays out the graph: packed like data, and run when the graph is first opened."""
 MARK = b'<meta name="generator" content="twintrace">'
 SCRIPTS = (
-    "elements.js",
-    "sources.js",
-    "rows.js",
-    "colours.js",
-    "ribbon.js",
-    "tree.js",
-    "table.js",
-    "tensors.js",
-    "editors.js",
-    "details.js",
-    "graph.js",
-    "charts.js",
-    "main.js",
-)
+    "elements.js", "sources.js", "rows.js", "colours.js", "ribbon.js", "tree.js", "table.js", "tensors.js", "editors.js",
+    "details.js", "graph.js", "charts.js", "main.js",
+)  # fmt: skip
 
 
 def write_page(sheet: Sheet, path: str | os.PathLike[str], *, limit: int = LIMIT) -> int:
@@ -78,7 +67,7 @@ def _portions(sheet: Sheet) -> dict[str, Callable[[], object]]:
 def _fill(
     blocks: dict[str, bytes], name: str, pages: range, make: Callable[[int], Sequence[Any]], share: int, room: int
 ) -> tuple[int, int]:
-    """Add pages while they fit into `share`. Up to which they did, and what is left of the room."""
+    """Add pages while they fit into `share`. Returns the first page that did not fit, and the remaining room."""
     for page in pages:
         content = pack(make(page))
         size = -(-len(content) // 3) * 4 + 80  # in base64, and its element
@@ -130,7 +119,8 @@ def served(sheet: Sheet, values: Callable[[Mapping[str, str]], object]) -> Calla
 def _html(sheet: Sheet, blocks: dict[str, bytes], held: tuple[int, int], *, served: bool = False) -> str:
     library, program = _asset("slickgrid.min.js"), _program()
     later = [_asset(LAYOUT)] if sheet.graph is not None else []
-    sources = " ".join(f"'sha256-{_hash(script)}'" for script in (library, program, *later))
+    hashes = [hashlib.sha256(script.encode("utf-8")).digest() for script in (library, program, *later)]
+    sources = " ".join(f"'sha256-{base64.b64encode(digest).decode('ascii')}'" for digest in hashes)
     policy = (
         f"default-src 'none'; script-src {sources}; style-src 'unsafe-inline'; img-src data:; "
         f"connect-src {chr(39)}{'self' if served else 'none'}{chr(39)}; base-uri 'none'; form-action 'none'"
@@ -169,7 +159,3 @@ def _program() -> str:
 @lru_cache(maxsize=32)
 def _asset(name: str) -> str:
     return (resources.files(__package__) / "assets" / name).read_text(encoding="utf-8")
-
-
-def _hash(script: str) -> str:
-    return base64.b64encode(hashlib.sha256(script.encode("utf-8")).digest()).decode("ascii")

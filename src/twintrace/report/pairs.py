@@ -21,7 +21,8 @@ from rich.text import Text
 from ..model.pairs import Alone
 from ..model.results import CallResult, Comparison
 from ..model.verdicts import Outcome, Verdict
-from .text import legible, places_of, single_place, updates, verdict
+from .naming import legible, places_of, single_place, updates
+from .text import verdict
 
 _COLOURS = {Outcome.SAME: "green", Outcome.ROUNDING: "green", Outcome.UNKNOWN: "yellow", Outcome.DIFFERENT: "red"}
 _LABEL = re.compile(r"  [a-z]+(?= )")
@@ -42,7 +43,7 @@ def print_verdict(comparison: Comparison, console: Console, *, everything: bool 
 
 
 def print_pairs(comparison: Comparison, console: Console) -> None:
-    """Every pair, in the order of the left side; then what is alone, with the reason."""
+    """Every pair, in the order of the left side; then calls without a partner, with the reason."""
     ranks = len({item.rank for item in comparison.judged} | {item.rank for item in comparison.equal_steps}) > 1
     table = Table(box=None, pad_edge=False)
     numbers = ("step", "rank") if ranks else ("step",)
@@ -66,9 +67,8 @@ def _row(result: CallResult) -> Iterator[str]:
     yield from _verdict(result.backward)
     left, right = places_of(result)
     yield from (_plain(left), _plain(right))
-    parts = [
-        word for own, word in ((result.introduced_forward, forward), (result.introduced_backward, "backward")) if own
-    ]
+    arises = ((result.introduced_forward, forward), (result.introduced_backward, "backward"))
+    parts = [word for own, word in arises if own]
     if parts:
         yield f"← introduced here ({' and '.join(parts)})"
     else:  # where there is no number, the reason

@@ -13,8 +13,8 @@ Tell = Callable[[str, int, int], None]
 
 
 @contextmanager
-def bar() -> Iterator[Tell | None]:
-    """Function to call with (what is being done, how many are done, how many there are); None where nobody looks."""
+def progress_bar() -> Iterator[Tell | None]:
+    """Function to call with (task, done, total); None without a terminal."""
     if not sys.stderr.isatty():
         yield None
         return

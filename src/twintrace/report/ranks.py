@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..model.results import Comparison, RankResult, RankState
+from ..model.results import Comparison
+from ..model.steps import RankResult, RankState
 from ..model.words import spans
 
 

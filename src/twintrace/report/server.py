@@ -1,4 +1,4 @@
-"""The page, served to this machine's own browser: what is too large for a file, and tensors when they are asked for.
+"""The page, served to this machine's own browser: reports of any size, and tensors on request.
 
     with Server(pages, port=0) as server:
         server.url                      http://127.0.0.1:43121/Jq0mXf…/
@@ -21,7 +21,7 @@ from urllib.parse import parse_qsl, urlsplit
 from ..model.errors import TwintraceError, UsageError
 
 Give = Callable[[Mapping[str, str]], bytes]
-"""Takes the query, gives what is asked for. A TwintraceError is told to the reader."""
+"""Takes the query, gives the answer. A TwintraceError is told to the reader."""
 
 HEADERS = {
     "Cache-Control": "no-store",
@@ -33,7 +33,7 @@ HEADERS = {
 
 
 class Server:
-    """Serves one report on 127.0.0.1. `find(name)` gives what is behind a name and its type, None if there is no such name."""
+    """Serves one report on 127.0.0.1. `find(name)` gives the content of a name and its type, None if there is no such name."""
 
     def __init__(self, find: Callable[[str], tuple[str, Give] | None], *, port: int = 0) -> None:
         self._secret = secrets.token_urlsafe(18)

@@ -1,15 +1,15 @@
 """Data of the page in the browser: numbers and words in columns, packed.
 
     Sheet           a comparison or a trace, in portions:
-      index         the columns of all rows: what the table, the ribbon and the trees show; read at once
+      index         the columns of all rows, for table, ribbon and trees; read at once
       calls         stacks, configurations, arguments, each different one once; read when the first row is opened
       page(n)       the tensors of `PAGE` rows, the most telling rows in the first pages; read when one of them is opened
       heats(n)      the heat maps of those tensors
       graph         modules and data flow; read when the graph is opened
     Words           a table of texts: columns hold numbers of texts, since most texts come back thousands of times
-    number(x, 4)    a float with so many digits; what is not finite as a word, since JSON has none for it
+    number(x, 4)    a float with so many digits; NaN and infinities as words, since JSON has none
 
-A portion is JSON in gzip. Pages in the order of what they tell: a file of limited size leaves out the end.
+A portion is JSON in gzip. Pages in the order of interest: a file of limited size leaves out the end.
 """
 
 from __future__ import annotations
@@ -20,12 +20,11 @@ import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from pathlib import PurePath
 from typing import Any
 from xml.etree.ElementTree import Element
 
 from ..model.measurements import Heat, Picture
-from ..model.records import Call, Config, Frame
+from ..model.records import Call, Frame
 from ..model.tensors import Spec, Statistics, Tensor
 from ..model.values import Nest, TensorRef, Token, Value
 
@@ -66,7 +65,7 @@ class Words:
         self._numbers: dict[Hashable, int] = {}
 
     def __call__(self, item: Hashable, make: Callable[[], Any] | None = None) -> int:
-        """The number of `item`. What is put into `items` is `make()`, where that is given, for a new one."""
+        """The number of `item`. A new one is put into `items` as `make()`, where that is given."""
         number = self._numbers.get(item)
         if number is None:
             number = self._numbers[item] = len(self.items)
@@ -131,29 +130,26 @@ def tensor(found: Tensor, *, identify: bool = False) -> list[Any]:
     if found.requires_grad:
         facts["requires_grad"] = "True"
     missing = shorten(found.missing) if found.missing else None
-    return [
-        spec_text(found.spec),
-        found.device,
-        statistics(found.statistics),
-        missing,
-        facts,
-        found.id if identify else None,
-    ]
+    number = found.id if identify else None
+    return [spec_text(found.spec), found.device, statistics(found.statistics), missing, facts, number]
 
 
 class CallTable:
     """Stacks, configurations and arguments of many calls, each different one once."""
 
     def __init__(self) -> None:
-        self.texts = Words()
-        self.stacks = Words()
-        self.configs = Words()
-        self.arguments = Words()
+        self.texts, self.stacks, self.configs, self.arguments = Words(), Words(), Words(), Words()
 
     def add(self, call: Call, spec: Callable[[int], str]) -> tuple[int, int, int]:
         """The numbers of a call's stack, configuration and arguments."""
-        stack = self.stacks(call.stack, lambda: [self._frame(frame) for frame in call.stack])
-        config = self.configs(_config_key(call.config), lambda: _config(call.config))
+        texts, known = self.texts, call.config
+        stack = self.stacks(
+            call.stack, lambda: [[texts(f.file), f.line, texts(f.function), texts(f.code)] for f in call.stack]
+        )
+        key = known and (known.type, tuple((name, repr(value)) for name, value in known.values.items()))
+        config = self.configs(
+            key, lambda: known and [shorten(known.type), {shorten(k): show(v) for k, v in known.values.items()}]
+        )
         slots = [(str(at), value) for at, value in enumerate(call.args)] + list(call.kwargs.items())
         pairs = tuple((slot, show(value, spec)) for slot, value in slots)
         if call.raised:
@@ -161,26 +157,8 @@ class CallTable:
         pairs += tuple(("missing", shorten(text)) for text in call.missing)
         return stack, config, self.arguments(pairs)
 
-    def _frame(self, frame: Frame) -> list[int]:
-        return [self.texts(frame.file), frame.line, self.texts(frame.function), self.texts(frame.code)]
-
     def columns(self) -> dict[str, Any]:
-        return {
-            "texts": self.texts.items,
-            "stacks": self.stacks.items,
-            "configs": self.configs.items,
-            "arguments": self.arguments.items,
-        }
-
-
-def _config_key(config: Config | None) -> Hashable:
-    return None if config is None else (config.type, tuple((key, repr(value)) for key, value in config.values.items()))
-
-
-def _config(config: Config | None) -> list[Any] | None:
-    if config is None:
-        return None
-    return [shorten(config.type), {shorten(key): show(value) for key, value in config.values.items()}]
+        return {name: getattr(self, name).items for name in ("texts", "stacks", "configs", "arguments")}
 
 
 PLAIN = ("list", "tuple", "set", "dict")
@@ -217,7 +195,7 @@ def spec_text(spec: Spec) -> str:
 @lru_cache(maxsize=4096)
 def place(frame: Frame) -> str:
     """`model.py:21`."""
-    return shorten(f"{PurePath(frame.file).name}:{frame.line}")
+    return shorten(frame.place)
 
 
 def element(tag: str, *children: Element | str, **attributes: str) -> Element:

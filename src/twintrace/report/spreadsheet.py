@@ -1,4 +1,4 @@
-"""A workbook of plain tables, written row by row: what a spreadsheet needs of Office Open XML, and no more.
+"""A workbook of plain tables, written row by row: the necessary part of Office Open XML.
 
     with Spreadsheet(path, fills={"red": "FF0000"}) as book:
         book.add("pairs", ("name", "value"), rows, widths=[40, 12])         rows: (fill or None, cells)
@@ -18,7 +18,7 @@ import re
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from itertools import islice
+from itertools import chain, islice
 from types import TracebackType
 from typing import TypeAlias
 from xml.sax.saxutils import escape
@@ -205,13 +205,8 @@ def _pieces(rows: Iterator[Row], size: int) -> Iterator[Iterable[Row]]:
     if first is None:
         yield ()
     while first is not None:
-        yield _piece(first, islice(rows, size - 1))
+        yield chain((first,), islice(rows, size - 1))
         first = next(rows, None)
-
-
-def _piece(first: Row, rest: Iterator[Row]) -> Iterator[Row]:
-    yield first
-    yield from rest
 
 
 # The parts that are the same for all tables -------------------------------------------------------------------------

@@ -16,11 +16,9 @@ import operator
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from pathlib import PurePath
 from typing import NamedTuple, TypeAlias
 
 from ..model.measurements import StatisticsDifference
-from ..model.pairs import Alone
 from ..model.records import Call
 from ..model.results import CallResult, Comparison, Divergence, TensorResult
 from ..model.tensors import Statistics
@@ -39,18 +37,18 @@ class Table(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column: its name, what it holds in a few words, where the value comes from."""
+    """One column: its name, its meaning in a few words, the way to its value."""
 
     name: str
     text: str
     way: str
     of: str = "tensor"
     sheet: bool = True
-    """False for what a cell cannot hold: only JSON has it."""
+    """False for values that a cell cannot hold: only JSON has them."""
 
     @property
     def holder(self) -> str:
-        """The way to what holds the value; empty if the result itself does."""
+        """The way to the holder of the value; empty if the result itself is."""
         return self.way.rpartition(".")[0]
 
     @property
@@ -61,11 +59,7 @@ class Column:
 
 def _source(calls: tuple[Call, ...]) -> str:
     """`model.py:21 in forward: x = self.norm(x)`."""
-    if not calls or not calls[0].stack:
-        return ""
-    frame = calls[0].stack[0]
-    code = f": {frame.code}" if frame.code else ""
-    return f"{PurePath(frame.file).name}:{frame.line} in {frame.function}{code}"
+    return str(calls[0].stack[0]) if calls and calls[0].stack else ""
 
 
 def _sites(calls: tuple[Call, ...]) -> str:
@@ -73,19 +67,19 @@ def _sites(calls: tuple[Call, ...]) -> str:
 
 
 _MADE: dict[str, Callable[[CallResult], object]] = {
-    "left_sites": lambda call: _sites(call.match.left),
-    "right_sites": lambda call: _sites(call.match.right),
-    "left_path": lambda call: call.match.left[0].site.path if call.match.left else "",
-    "right_path": lambda call: call.match.right[0].site.path if call.match.right else "",
-    "left_type": lambda call: call.match.left[0].site.type if call.match.left else "",
-    "right_type": lambda call: call.match.right[0].site.type if call.match.right else "",
-    "left_source": lambda call: _source(call.match.left),
-    "right_source": lambda call: _source(call.match.right),
     "introduced": lambda call: None,  # of the values or of the gradients: see `rows`
     "mistake": lambda call: "; ".join(item.what for item in call.mistakes),
     "cause": lambda call: "; ".join(item.why for item in call.mistakes if item.why),
     "settings": lambda call: "; ".join(f"{key}: {left} | {right}" for key, (left, right) in call.settings.items()),
 }
+_OF_CALLS: dict[str, Callable[[tuple[Call, ...]], object]] = {
+    "site": _sites,
+    "path": lambda calls: calls[0].site.path if calls else "",
+    "type": lambda calls: calls[0].site.type if calls else "",
+    "source": _source,
+}
+"""Of the calls of one side."""
+
 
 _TERMS = {
     "left": "introduced: rounding of the left call, 1 is what a right kernel may have",
@@ -138,8 +132,7 @@ COLUMNS: tuple[Column, ...] = (
     Column("rank", "rank", "rank", "call"),
     Column("outcome", "same, rounding, unknown or different", "verdict.outcome"),
     Column("because", "why, in one sentence", "verdict.because"),
-    Column("left_site", "the call on the left", "left_sites", "made"),
-    Column("right_site", "the call on the right", "right_sites", "made"),
+    *(Column(f"{side}_site", f"the call on the {side}", f"{side}.site", "side") for side in ("left", "right")),
     Column("part", "which tensor of the call", "pair.part"),
     Column("left_slot", "which input, output or parameter on the left", "pair.left_slot"),
     Column("right_slot", "the same on the right", "pair.right_slot"),
@@ -178,12 +171,13 @@ COLUMNS: tuple[Column, ...] = (
             ("missing", "missing", "why there is no value on the {}"),
         )
     ),
-    Column("left_path", "the module around the call on the left", "left_path", "made"),
-    Column("right_path", "the module around the call on the right", "right_path", "made"),
-    Column("left_type", "the module's class on the left", "left_type", "made"),
-    Column("right_type", "the module's class on the right", "right_type", "made"),
-    Column("left_source", "the line of the user's code on the left", "left_source", "made"),
-    Column("right_source", "the line of the user's code on the right", "right_source", "made"),
+    *(
+        Column(f"{side}_{name}", f"{text} on the {side}", f"{side}.{name}", "side")
+        for name, text in (
+            ("path", "the module around the call"), ("type", "the module's class"), ("source", "the line of the user's code"),
+        )
+        for side in ("left", "right")
+    ),
     Column("mistake", "mistakes that were made in this call", "mistake", "made"),
     Column("cause", "their causes, with the proof", "cause", "made"),
     Column("settings", "what was set differently, left | right", "settings", "made"),
@@ -202,7 +196,7 @@ MAIN = (
 """Columns that answer where two runs part, by how much and why; the others are for statistics over many pairs."""
 
 ALONE = ("side", "step", "rank", "site", "path", "type", "skipped", "because", "source")
-"""Columns of the table of what has no partner."""
+"""Columns of the table of calls and tensors without a partner."""
 
 
 def table(comparison: Comparison, columns: str = "all") -> Table:
@@ -264,6 +258,8 @@ def holders(tensor: TensorResult) -> dict[str, object]:
 def _of_call(column: Column, result: CallResult) -> object:
     if column.of == "made":
         return _MADE[column.way](result)
+    if column.of == "side":
+        return _OF_CALLS[column.field](getattr(result.match, column.holder))
     return getattr(result.match if column.holder else result, column.field)
 
 
@@ -280,7 +276,8 @@ def alone(comparison: Comparison) -> Iterator[tuple[Cell, ...]]:
     """The cells of `ALONE`: calls without a partner, then tensors of matched calls that only one side has."""
     for side, found in (("left", comparison.only_left), ("right", comparison.only_right)):
         for step, rank, item in found:
-            yield _alone(side, step, rank, item)
+            own, source = item.call.site, _source((item.call,))
+            yield side, step, rank, str(own), own.path, own.type, item.skipped, item.because, source
     for result in comparison.results:
         for side, strays, calls in (
             ("left", result.match.only_left, result.match.left),
@@ -288,14 +285,8 @@ def alone(comparison: Comparison) -> Iterator[tuple[Cell, ...]]:
         ):
             for stray in strays:
                 site = f"{_sites(calls)}: {stray.part} {stray.slot}".rstrip()
-                path = calls[0].site.path if calls else ""
-                kind = calls[0].site.type if calls else ""
-                yield side, result.step, result.rank, site, path, kind, False, stray.because, _source(calls)
-
-
-def _alone(side: str, step: int, rank: int, item: Alone) -> tuple[Cell, ...]:
-    site = item.call.site
-    return side, step, rank, str(site), site.path, site.type, item.skipped, item.because, _source((item.call,))
+                path, kind = (_OF_CALLS[name](calls) for name in ("path", "type"))
+                yield side, result.step, result.rank, site, str(path), str(kind), False, stray.because, _source(calls)
 
 
 def summary(comparison: Comparison) -> Iterator[tuple[str, Cell]]:

@@ -25,19 +25,18 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
 
-from ..model.pairs import Alone, Part
-from ..model.records import Call
-from ..model.results import CallResult, Comparison, Divergence, Mistake, TensorResult, blamed
-from ..model.sites import Kind, Phase
+from ..model.pairs import Alone
+from ..model.results import CallResult, Comparison, Divergence, Mistake, TensorResult
 from ..model.verdicts import Outcome
-from ..model.words import times
+from ..model.words import counted, times
 from . import ranks
+from .advice import advice, recorded_with, recording, telling_settings
+from .naming import held_name, legible, places, single_place, source_of, tensor_name, updates
 
 MAX_LINES = 15
 _REMARKS = 3
 """Remarks that are printed with the verdict, however many lines it has: a damaged trace is never passed over."""
 _ALWAYS = 9
-_UPDATE = 2  # Divergence.place
 _LABEL = 10
 """Columns that a label takes: two blanks, the word, blanks."""
 _NARROW = 40
@@ -58,21 +57,14 @@ class _Line:
         if width is None or width < _NARROW or len(whole) <= width:
             return [whole]
         indent = " " * (_LABEL if self.label or whole.startswith(" " * _LABEL) else 2)
-        return textwrap.wrap(
-            whole,
-            width,
-            subsequent_indent=indent,
-            break_on_hyphens=False,
-            drop_whitespace=True,
-            replace_whitespace=False,
-        )
+        return textwrap.wrap(whole, width, subsequent_indent=indent, break_on_hyphens=False, replace_whitespace=False)
 
 
 def verdict(result: Comparison, *, width: int | None = None, everything: bool = False) -> str:
     """The comparison as text.
 
     Args:
-        result: what was found.
+        result: the comparison.
         width: columns of the terminal; None for a pipe, where nothing is wrapped.
         everything: all mistakes after the verdict, however many lines that takes.
     """
@@ -94,7 +86,7 @@ def verdict(result: Comparison, *, width: int | None = None, everything: bool = 
 
 
 def _fitted(lines: Sequence[_Line], width: int | None) -> list[str]:
-    """The lines as they are printed, at most MAX_LINES before they are wrapped: what is worth least is left out."""
+    """The lines as they are printed, at most MAX_LINES before they are wrapped: those of the least worth are left out."""
     kept = list(lines)
     while len(kept) > MAX_LINES and (least := min(line.worth for line in kept)) < _ALWAYS:
         kept.pop(max(place for place, line in enumerate(kept) if line.worth == least))
@@ -137,18 +129,13 @@ def described(place: CallResult, mistake: Mistake) -> str:
     what, _ = sentence(mistake)
     why = reason(mistake) if mistake.why != mistake.what or what != mistake.what else ""
     aside = "accepted" if mistake.accepted else "" if mistake.effective else "no effect on any result"
-    marginal = (
-        f"marginal, {times(mistake.size)} times what is allowed"
-        if mistake.marginal and mistake.kind == "kernel"
-        else ""
-    )
-    notes = ", ".join(filter(None, (aside, marginal)))
+    notes = ", ".join(filter(None, (aside, _marginal(mistake))))
     return f"{places(place, mistake)}, step {place.step}{rank}, {phase}: " + "; ".join(filter(None, (what, why, notes)))
 
 
-def updates(place: CallResult) -> bool:
-    """True of an optimizer's step."""
-    return bool(place.match.left) and place.match.left[0].site.phase is Phase.UPDATE
+def _marginal(mistake: Mistake) -> str:
+    marginal = mistake.marginal and mistake.kind == "kernel"
+    return f"marginal, {times(mistake.size)} times what is allowed" if marginal else ""
 
 
 def reason(mistake: Mistake) -> str:
@@ -203,9 +190,9 @@ def _agreement(result: Comparison) -> Iterator[_Line]:
         elif same + rounding < len(result.results):
             how = f"every result of the run is within {_allowed(result)}"
         elif not rounding:
-            how = f"{'all ' if compared > 1 else ''}{_pairs(compared)} {_are(compared)} the same, {_exactness(result)}"
+            how = f"{'all ' if compared > 1 else ''}{counted(compared, 'pair')} {_are(compared)} the same, {_exactness(result)}"
         else:
-            alike = f"{'all ' if compared > 1 else ''}{_pairs(compared)}"
+            alike = f"{'all ' if compared > 1 else ''}{counted(compared, 'pair')}"
             equal = f"{same} of {compared} pairs {_are(same)} equal, the other{'s' * (rounding > 1)}" if same else alike
             how = f"{equal} within {_allowed(result)}"
         yield _Line("", f"{names} agree: {how}.")
@@ -225,7 +212,7 @@ def _agreement(result: Comparison) -> Iterator[_Line]:
         yield _Line("next", "let both sides compute the same results, or accept it with --accept")
         yield _Line("", f"  {balance(result)}")
     elif compared:
-        yield _Line("", f"{names} agree where both have a record ({_pairs(compared)}), but not everywhere:")
+        yield _Line("", f"{names} agree where both have a record ({counted(compared, 'pair')}), but not everywhere:")
         yield from (_Line("", line) for line in _alone(result))
         yield _Line("", f"  {balance(result)}")
     else:
@@ -233,34 +220,11 @@ def _agreement(result: Comparison) -> Iterator[_Line]:
         yield from (_Line("", line) for line in _alone(result))
 
 
-def recording(result: Comparison) -> str:
-    """The recording that would tell what could not be told; advice that is fulfilled already is not given."""
-    told = " ".join(result.untold)
-    if not told:
-        return "write again what is damaged, and compare again"
-    wanted = []
-    if ("not kept" in told or "statistics" in told) and not _recorded_with(result, "keep", "tensor"):
-        wanted.append("keep='tensor'")
-    if ("between the modules" in told or "level" in told) and not _recorded_with(result, "level", "mix", "op"):
-        wanted.append("level='mix'")
-    if wanted:
-        return f"record both runs with {', '.join(wanted)} and compare again"
-    unknown = re.search(r"(\S+) is not among the operations", told)
-    if unknown is not None:
-        return f"{unknown[1]} cannot be recomputed: compare its results yourself, with tolerances (--rtol, --atol)"
-    return "no other recording would tell: compare these results yourself, with tolerances (--rtol, --atol)"
-
-
-def _recorded_with(result: Comparison, name: str, *values: str) -> bool:
-    """True if both sides were recorded so."""
-    return all(str(side.settings.get(name, "")) in values for side in (result.left, result.right))
-
-
 def _exactness(result: Comparison) -> str:
     tensors = [item for found in result.judged for item in found.tensors]
     if all((item.left.fingerprint and item.right.fingerprint) or item.measurement for item in tensors):
         return "bit by bit"
-    more = "" if _recorded_with(result, "keep", "fingerprint", "tensor") else "; keep='fingerprint' would tell more"
+    more = "" if recorded_with(result, "keep", "fingerprint", "tensor") else "; keep='fingerprint' would tell more"
     return f"as far as their statistics tell{more}"
 
 
@@ -277,8 +241,8 @@ def _parting(result: Comparison, found: Divergence) -> Iterator[_Line]:
     yield _Line("", f"{_both(result)} part at {places(found.result, found.mistake)}{'' if result.saved else where}")
     yield _Line("", "", 3)
     if (left or right) and not result.saved:
-        yield _Line("left", _source(left))
-        yield _Line("right", _source(right))
+        yield _Line("left", source_of(left))
+        yield _Line("right", source_of(right))
     first = found.tensors[0] if found.tensors else None
     what = difference(result, found)
     if what:
@@ -350,18 +314,6 @@ def extent(found: Divergence) -> str:
     return "; ".join(told) or "not measured"
 
 
-def telling_settings(found: Divergence) -> list[tuple[str, tuple[str, str]]]:
-    """Settings that differ and that the cause does not name already; none where the cause is proven."""
-    settings = list(found.result.settings.items())
-    if found.mistake is None:
-        return settings
-    why = f"{found.mistake.why} {found.mistake.what}"
-    elsewhere = bool(found.mistake.left or found.mistake.right)  # settings are those of the pair that shows it
-    if "→" in why or elsewhere or found.mistake.kind in ("random", "leaf", "weights"):
-        return []
-    return [(name, pair) for name, pair in settings if re.search(rf"\b{re.escape(name)}\b", why) is None]
-
-
 def others(result: Comparison, found: Divergence) -> str:
     """Mistakes beside the headline's that reach a result: a marginal one before it by name, of the rest the first."""
     rest = [item for item in result.mistakes if item[1].effective and item[1] is not found.mistake]
@@ -370,86 +322,18 @@ def others(result: Comparison, found: Divergence) -> str:
     if not rest:
         return ""
     place, mistake = rest[0]
-    small = (
-        f" (marginal, {times(mistake.size)} times what is allowed)"
-        if mistake.marginal and mistake.kind == "kernel"
-        else ""
-    )
+    small = f" ({_marginal(mistake)})" if _marginal(mistake) else ""
     more = f"; {len(rest) - 1} more (--all lists them)" if len(rest) > 1 else ""
     return f"{places(place, mistake)}: {cause_of(mistake)}{small}{more}"
 
 
 def _both(result: Comparison) -> str:
-    """Both names, as short as they can be told apart: what matters comes after them."""
+    """Both names, as short as they can be told apart."""
     parts = [PurePath(side.path).parts for side in (result.left, result.right)]
     length = 1
     while length < max(map(len, parts)) and parts[0][-length:] == parts[1][-length:]:
         length += 1
     return " and ".join(str(PurePath(*side[-length:])) for side in parts)
-
-
-def places_of(found: CallResult, mistake: Mistake | None = None) -> tuple[str, str]:
-    """Names of a place on both sides; the side that makes no such call has none."""
-    left, right = blamed(found, mistake)
-    if not left and not right:
-        pair = found.tensors[0].pair
-        return f"the gradient of {pair.left_slot}", f"the gradient of {pair.right_slot}"
-    return _region(left) if left else "", _region(right) if right else ""
-
-
-def places(found: CallResult, mistake: Mistake | None = None) -> str:
-    """Names of a place on both sides, once if they are the same."""
-    left, right = places_of(found, mistake)
-    if not left or not right:
-        return f"{left or right}, on the {'left' if left else 'right'} alone"
-    return left if left == right else f"{left} | {right}"
-
-
-def _region(calls: Sequence[Call]) -> str:
-    return single_place(calls[0]) if len(calls) == 1 else f"{single_place(calls[0])} … {single_place(calls[-1])}"
-
-
-def single_place(call: Call) -> str:
-    """A call as people would name it."""
-    site = call.site
-    count = f" (call {site.call + 1} of the step)" if site.call else ""
-    if site.kind is Kind.MODULE:
-        return f"{site.name or 'the model'} ({site.type}){count}"
-    inside = f" in {site.path}" if site.path else ""
-    return f"{site.name}{inside}{count}"
-
-
-def _source(calls: Sequence[Call]) -> str:
-    if not calls:
-        return "(makes no such call)"
-    frames = [call.stack[0] for call in calls if call.stack]
-    if not frames:
-        return "(no source line was recorded)"
-    first = frames[0]
-    more = f"  (and {len(calls) - 1} {'call' if len(calls) == 2 else 'calls'} more)" if len(calls) > 1 else ""
-    return f"{PurePath(first.file).name}:{first.line} in {first.function}: {first.code}" + more
-
-
-def tensor_name(item: TensorResult, held: str = "") -> str:
-    """`the output 0, f32[4, 16]`, and of which parameter, if that is known."""
-    slots = dict.fromkeys(filter(None, (item.pair.left_slot, item.pair.right_slot)))
-    spec = str(item.left.spec) if item.left.spec == item.right.spec else f"{item.left.spec} | {item.right.spec}"
-    return f"the {item.pair.part} {' | '.join(slots)}".rstrip() + (f" ({held})" if held else "") + f", {spec}"
-
-
-def held_name(result: Comparison, found: Divergence, slot: str) -> str:
-    """Name in the model, `fc1.weight`, of what an optimizer has as `parameters.14`, `gradients.14` or `state.14.exp_avg`."""
-    number = next((part for part in reversed(slot.split(".")) if part.isdigit()), "")
-    if found.place != _UPDATE or not number:
-        return ""
-    taken = {item.pair.left_slot: item.pair.left for item in found.result.tensors if item.pair.part is Part.INPUT}
-    parameter = taken.get(f"0.{number}")
-    for other in result.at(found.result.step, found.result.rank) if parameter is not None else ():
-        if other.match.left:
-            for item in other.tensors:
-                if item.pair.part is Part.PARAMETER and item.pair.left == parameter:
-                    return ".".join(filter(None, (other.match.left[0].site.name, item.pair.left_slot)))
-    return ""
 
 
 def size(item: TensorResult) -> str:
@@ -466,11 +350,8 @@ def _numbers(item: TensorResult) -> Iterator[str]:
     for side, tensor in (("left ", item.left), ("right", item.right)):
         known = tensor.statistics
         if known is not None and known.min is not None:
-            bad = (
-                f"  nan {known.nan}  inf {known.posinf + known.neginf}"
-                if known.nan + known.posinf + known.neginf
-                else ""
-            )
+            inf = known.posinf + known.neginf
+            bad = f"  nan {known.nan}  inf {inf}" if known.nan + inf else ""
             numbers = (("min", known.min), ("max", known.max), ("mean", known.mean), ("norm", known.norm))
             told = "  ".join(f"{name} {number:.9g}" for name, number in numbers if number is not None)
             yield f"          {side} {told}{bad}"
@@ -480,135 +361,22 @@ def sureness(found: Divergence, result: Comparison) -> str:
     """Evidence that this is the place."""
     match = found.result.match
     mark = next((place for place, item in enumerate(result.judged) if item is found.result), 0)
-    clean = not found.inherited and not any(
-        item.mistakes and item.step <= found.result.step for item in result.judged[:mark]
-    )
-    pairs = (
-        f"{_pairs(found.after)} before it {'agrees' if found.after == 1 else 'agree'}"
-        if found.after and clean
-        else f"{_pairs(found.after)} before it"
-    )
-    if found.inherited and not found.after:
+    guilty = any(item.mistakes and item.step <= found.result.step for item in result.judged[:mark])
+    pairs = f"{counted(found.after, 'pair')} before it"
+    if found.after and not found.inherited and not guilty:
+        pairs += " agrees" if found.after == 1 else " agree"
+    elif found.inherited and not found.after:
         pairs = "nothing was recorded before it"
     confidence = f" ({match.confidence:.0%})" if match.confidence < 1 else ""
     return f"{pairs}; paired because: {match.because}{confidence}"
-
-
-def advice(result: Comparison, found: Divergence) -> str:
-    """The line of code to change, or the recording that would tell more."""
-    other_weights = found.mistake is not None and found.mistake.kind == "weights"
-    if other_weights or (found.inherited and any(map(found.result.holds, found.tensors))):
-        if _had_the_same_weights(result, found):
-            return (
-                f"the weights were the same in step {found.result.step - 1}: look at the optimizer's step, its settings and what "
-                f"it takes (zero_grad, clipping)"
-                + ("" if _recorded_with(result, "level", "mix", "op") else "; level='mix' records it")
-            )
-        return "give both sides the same weights and compare again"
-    lone = _lone_gradient(result, found) if found.mistake is None or not found.mistake.advice else ""
-    if lone:
-        return lone
-    if found.mistake is not None:
-        return _change(result, found, found.mistake)
-    if found.advice:
-        return found.advice
-    names = list(found.result.settings)
-    if found.inherited and found.result.match.left and not found.after:
-        return "compare what the two runs were fed: data, preprocessing, order, dtype"
-    near = None if found.backward else _nearest_alone(result, found)
-    if near is None and found.inherited and not found.backward:
-        near = _nearest_alone(result, found, skipped=True)  # a padding that was taken to mean nothing
-    if near and (found.inherited or not names):
-        return f"look at what only the {near[0]} calls before it: {single_place(near[1])}, {_source([near[1]])}"
-    if found.inherited:
-        more = [] if _recorded_with(result, "level", "mix", "op") else ["level='mix'"]
-        more += [] if 0 in result.left.steps and 0 in result.right.steps else ["every step from the first"]
-        if more:
-            return f"record more: {', and '.join(more)}"
-        return (
-            "look at what comes in: it was made by code that is not recorded (NumPy, a compiled graph, another library)"
-        )
-    if names:
-        return f"give both sides the same {', '.join(names[:3])}"
-    if found.tensors and found.tensors[0].pair.part.incoming and not found.backward:
-        return "give both sides their arguments in the same order"
-    if any(item.left.spec.dtype != item.right.spec.dtype for item in found.tensors):
-        return "compute in the same dtype on both sides"
-    if any(not item.skipped for _, _, item in (*result.only_left, *result.only_right)):
-        return "look at the two lines above, and at the calls that only one side makes (--table)"
-    return "look at the two lines above: the same input gives another output"
-
-
-def _change(result: Comparison, found: Divergence, mistake: Mistake) -> str:
-    """Advice for a mistake, with the line that it is about."""
-    left, right = found.calls
-    calls = (left if mistake.side == "left" else right) or left
-    frame = next((call.stack[0] for call in calls if call.stack), None)
-    line = f": {PurePath(frame.file).name}:{frame.line}" if frame is not None else ""
-    told = found.advice or mistake.advice
-    if "level='mix'" in told and _recorded_with(result, "level", "mix", "op"):
-        told = ""
-    if told:
-        return told if mistake.kind in ("leaf", "weights", "random") or "record" in told else f"{told}{line}"
-    if mistake.kind == "unproven" and "not kept" in mistake.what and not _recorded_with(result, "keep", "tensor"):
-        return "record both runs with keep='tensor': then the values are recomputed"
-    near = None if found.backward else _nearest_alone(result, found)
-    if near is not None and mistake.kind != "kernel":
-        return f"look at what only the {near[0]} calls before it: {single_place(near[1])}, {_source([near[1]])}"
-    names = [name for name, _ in telling_settings(found)]
-    if names:
-        return f"give both sides the same {', '.join(names[:3])}{line}"
-    return (
-        f"look at what the two lines above do differently{line}"
-        if line
-        else "look at what the two calls do differently"
-    )
-
-
-def _lone_gradient(result: Comparison, found: Divergence) -> str:
-    """An optimizer that is given a gradient on one side only."""
-    match = found.result.match
-    for side, other, strays in (("left", "right", match.only_left), ("right", "left", match.only_right)):
-        slots = [stray.slot for stray in strays if stray.part is Part.INPUT and ".gradients." in f".{stray.slot}"]
-        if slots and found.place == _UPDATE:
-            name = held_name(result, found, slots[0]) or slots[0].removeprefix("kw.")
-            more = f" and of {len(slots) - 1} more" if len(slots) > 1 else ""
-            return f"only the {side} has a gradient of {name}{more}: is it frozen, or out of the loss, on the {other}?"
-    return ""
-
-
-def _had_the_same_weights(result: Comparison, found: Divergence) -> bool:
-    """Did these calls take the same weights in the step before?"""
-    weights = [
-        item
-        for before in result.at(found.result.step - 1, found.result.rank)
-        for item in before.tensors
-        if before.holds(item)
-    ]
-    return bool(weights) and all(item.verdict.outcome is not Outcome.DIFFERENT for item in weights)
-
-
-def _nearest_alone(result: Comparison, found: Divergence, *, skipped: bool = False) -> tuple[str, Call] | None:
-    """The last call before the parting, or inside it, that only one side makes and that means something; or seems not to."""
-    place, match = (found.result.step, found.result.rank), found.result.match
-    near: list[tuple[int, str, Call]] = []
-    for side, alone, here in (("left", result.only_left, match.left), ("right", result.only_right, match.right)):
-        until = max((call.order for call in here), default=0)
-        near += [
-            (until - item.call.order, side, item.call)
-            for step, rank, item in alone
-            if (step, rank) == place and item.skipped is skipped and item.call.order < until
-        ]
-    first = min(near, key=lambda item: item[:2], default=None)
-    return first[1:] if first else None
 
 
 def _alone(result: Comparison) -> Iterator[str]:
     for side, found in (("left", result.only_left), ("right", result.only_right)):
         alone: list[Alone] = [item for _, _, item in found if not item.skipped]
         if alone:
-            calls = ("file" if result.saved else "call") + ("s" if len(alone) > 1 else "")
-            yield f"  only {side}: {len(alone)} {calls}, first {single_place(alone[0].call)}: {alone[0].because}"
+            calls = counted(len(alone), "file" if result.saved else "call")
+            yield f"  only {side}: {calls}, first {single_place(alone[0].call)}: {alone[0].because}"
 
 
 def balance(result: Comparison) -> str:
@@ -624,12 +392,8 @@ def balance(result: Comparison) -> str:
 
 
 def pairs_of(result: Comparison) -> str:
-    """Number of pairs, and of what."""
-    return f"{_pairs(len(result.results))} of {'files' if result.saved else 'calls'}"
-
-
-def _pairs(count: int) -> str:
-    return "1 pair" if count == 1 else f"{count} pairs"
+    """Number of pairs of calls, or of files."""
+    return f"{counted(len(result.results), 'pair')} of {'files' if result.saved else 'calls'}"
 
 
 def _are(count: int) -> str:
@@ -642,10 +406,3 @@ _WORDS = {
     Outcome.DIFFERENT: "different",
     Outcome.UNKNOWN: "not comparable",
 }
-
-
-def legible(text: str) -> str:
-    """Names come from a file: a line break or a terminal's control sequence among them is shown, not obeyed."""
-    if text.isprintable():
-        return text
-    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)

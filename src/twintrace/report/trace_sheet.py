@@ -1,8 +1,12 @@
 """A single trace for the browser: its calls, their tensors' statistics, and where the first value is that is not finite.
 
     trace_sheet(recording, journals) -> Sheet
-    tensors_of(journal)              calls and their tensors, in the order of the page
-    outcomes_of(journal)             whether what each call gives is finite, for a ribbon
+    trace_table(journals)            its tensors as one flat table
+
+        step  rank  call                         part    slot  tensor     min    max   mean  norm  nan  …  source
+        0     0     forward/module:encoder.0#0   output        f32[4, 16] -2.1   3.4   0.01  8.2   0       model.py:21
+
+    outcomes_of(journal)             whether the results of each call are finite, for a ribbon
 
 A row is a call, or a gradient that reached a parameter. The place of a comparison's verdicts is taken by facts about the values:
 they are finite, or not, or unknown.
@@ -17,25 +21,31 @@ from typing import Any
 
 from ..model.curves import Curve
 from ..model.pairs import Part, Side
-from ..model.records import Call, Gradient, Role
+from ..model.records import Call, Gradient
 from ..model.results import Recording
 from ..model.sites import Kind, Phase
 from ..model.tensors import Tensor
-from ..model.values import TensorRef, leaves, tensor_slots
 from .comparison_sheet import KINDS, NONE, PHASES, recording_facts
 from .curves import curve_columns
 from .graphs import Fact, trace_graph
 from .headline import headline_of_trace
+from .naming import single_place
 from .sheets import PAGE, CallTable, Sheet, Words, number, place, shorten, spec_text, tensor
-from .text import single_place
+from .tables import Cell, Table
 
 FINITE, UNKNOWN, BROKEN = 0, 2, 3
 OUTCOMES = ("finite", "", "unknown", "not finite")
 """In the places of a comparison's outcomes."""
+_NUMBERS = ("min", "max", "mean", "norm", "nan", "posinf", "neginf", "zero")
+COLUMNS = (
+    "step", "rank", "call", "kind", "path", "type", "part", "slot", "pass", "tensor", *_NUMBERS, "fingerprint", "device", "missing",
+    "source",
+)  # fmt: skip
 SCORES = {FINITE: 0, UNKNOWN: 500, BROKEN: 1000, NONE: 0}
 
+_TAKEN = (Part.INPUT, Part.PARAMETER, Part.BUFFER)
 Value = tuple[Part, str, int, Tensor]
-"""Which tensor of its call, its slot, of which backward pass, and what is known of it."""
+"""Which tensor of its call, its slot, of which backward pass, and its facts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,10 +122,22 @@ def trace_sheet(
     )
 
 
-def tensors_of(journal: Journal) -> Iterator[tuple[Call | None, Iterator[Value]]]:
-    """Calls with all their tensors; then the gradients of parameters, which belong to no call."""
-    for row in _rows(journal):
-        yield row.call, chain(_taken(row), _given(row))
+def trace_table(journals: Iterable[Journal]) -> Table:
+    """A row for each tensor of each call, in the order of the page, and for each gradient of a parameter."""
+
+    def rows() -> Iterator[tuple[Cell, ...]]:
+        for row in (row for journal in journals for row in _rows(journal)):
+            call, site = row.call, row.call.site if row.call else None
+            source = place(call.stack[0]) if call is not None and call.stack else ""
+            address: tuple[Cell, ...] = ("", "parameter", "", "")
+            if site is not None:
+                address = (str(site), str(site.kind), site.path, site.type)
+            for part, slot, count, item in chain(_taken(row), _given(row)):
+                numbers = (getattr(item.statistics, name, None) for name in _NUMBERS)
+                facts = (item.fingerprint, item.device, item.missing, source)
+                yield (row.step, row.rank, *address, str(part), slot, count, str(item.spec), *numbers, *facts)
+
+    return Table(COLUMNS, rows())
 
 
 def outcomes_of(journal: Journal) -> Iterator[tuple[int, int]]:
@@ -142,31 +164,18 @@ def _rows(journal: Journal) -> Iterator[_Row]:
 
 def _taken(row: _Row) -> Iterator[Value]:
     """Tensors that a call takes."""
-    call, look = row.call, row.side.tensor
-    if call is None:
-        return
-    for slot, identity in tensor_slots(call.args, call.kwargs):
-        yield Part.INPUT, slot, 0, look(identity)
-    for part, named in ((Part.PARAMETER, call.parameters), (Part.BUFFER, call.buffers)):
-        for name, identity in named.items():
-            yield part, name, 0, look(identity)
+    for part, slot, count, identity in row.call.tensors() if row.call else ():
+        if part in _TAKEN:
+            yield part, slot, count, row.side.tensor(identity)
 
 
 def _given(row: _Row) -> Iterator[Value]:
     """Tensors that a call gives, and its gradients."""
-    call, look = row.call, row.side.tensor
     if row.gradient is not None:
-        yield Part.PARAMETER_GRADIENT, row.gradient.slot, row.gradient.count, look(row.gradient.tensor)
-    if call is None:
-        return
-    for slot, leaf in leaves(call.output):
-        if isinstance(leaf, TensorRef):
-            yield Part.OUTPUT, slot, 0, look(leaf.id)
-    for slot, identity in call.after.items():
-        yield Part.AFTER, slot, 0, look(identity)
-    for gradient in call.gradients:
-        part = Part.INPUT_GRADIENT if gradient.role is Role.INPUT else Part.OUTPUT_GRADIENT
-        yield part, gradient.slot, gradient.count, look(gradient.tensor)
+        yield Part.PARAMETER_GRADIENT, row.gradient.slot, row.gradient.count, row.side.tensor(row.gradient.tensor)
+    for part, slot, count, identity in row.call.tensors() if row.call else ():
+        if part not in _TAKEN:
+            yield part, slot, count, row.side.tensor(identity)
 
 
 def _outcome(values: Iterable[Tensor]) -> int:
@@ -174,7 +183,7 @@ def _outcome(values: Iterable[Tensor]) -> int:
     found = [item.statistics for item in values]
     if not found:
         return NONE
-    if any(item and (item.nan or item.posinf or item.neginf) for item in found):
+    if any(item and item.nonfinite for item in found):
         return BROKEN
     return FINITE if all(found) else UNKNOWN
 

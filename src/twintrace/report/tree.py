@@ -16,11 +16,11 @@ from rich.markup import escape as _escape
 from rich.table import Table
 from rich.tree import Tree
 
-from ..model.results import Listing, Row
-from .text import legible
+from ..model.listings import Listing, Row
+from .naming import legible
 
 
-def as_json(listing: Listing) -> str:
+def listing_json(listing: Listing) -> str:
     """The listing for machines."""
     return json.dumps(dataclasses.asdict(listing), indent=2, ensure_ascii=False)
 
@@ -59,12 +59,9 @@ def print_table(listing: Listing, console: Console) -> None:
 
 def _title(listing: Listing) -> str:
     settings = "/".join(str(value) for name, value in listing.settings.items() if name != "zoom")
-    numbers = (
-        f"steps {_span(listing.steps)}, ranks {_span(listing.ranks)}: {listing.calls} calls, {listing.tensors} tensors"
-    )
-    return (
-        f"[bold]{_plain(listing.path)}[/]  {_plain(', '.join(filter(None, (listing.framework, settings))))}, {numbers}"
-    )
+    places = f"steps {_span(listing.steps)}, ranks {_span(listing.ranks)}"
+    how = _plain(", ".join(filter(None, (listing.framework, settings))))
+    return f"[bold]{_plain(listing.path)}[/]  {how}, {places}: {listing.calls} calls, {listing.tensors} tensors"
 
 
 def _label(row: Row) -> str:
@@ -72,14 +69,13 @@ def _label(row: Row) -> str:
     kind = f" [cyan]({_plain(row.type)})[/]" if row.type else ""
     gradients = f" [green]∂{row.gradients}[/]" if row.gradients else ""
     remark = f" [red]{_plain(row.remark)}[/]" if row.remark else ""
+    # NaN and the like, to be seen without colours too.
+    marks = f"  [bold red]!! {_plain(', '.join(dict.fromkeys(row.marks)))}[/]" if row.marks else ""
     values = "; ".join(filter(None, row.ranges))
     told = f"  [cyan]{_plain('{' + values + '}')}[/]" if values else ""
-    return f"{_plain(row.site)}{kind}  [dim]{_plain(flow)}[/]{told}{gradients}{_marks(row)}  [dim]{_plain(row.where)}[/]{remark}"
-
-
-def _marks(row: Row) -> str:
-    """NaN and the like, to be seen without colours too."""
-    return f"  [bold red]!! {_plain(', '.join(dict.fromkeys(row.marks)))}[/]" if row.marks else ""
+    return (
+        f"{_plain(row.site)}{kind}  [dim]{_plain(flow)}[/]{told}{gradients}{marks}  [dim]{_plain(row.where)}[/]{remark}"
+    )
 
 
 def _print_rest(listing: Listing, console: Console) -> None:

@@ -1,4 +1,4 @@
-"""Findings on weights, as text: the summary first, then what needs attention, then the table.
+"""Reports on weights: as text (a summary, then faults and doubts, then the table), as tables, JSON and one small page.
 
 net.pth -> net.ckpt: 161 weights carried over, 102.5 MB
   renamed 106, reshaped 1, as they are 54
@@ -7,11 +7,20 @@ net.pth -> net.ckpt: 161 weights carried over, 102.5 MB
 
 from __future__ import annotations
 
+import dataclasses
+import json
 import math
+import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeAlias
 
-from ..model.weights import Certificate, Conversion, Unpaired, WeightComparison, WeightMap, WeightRow
+from ..model.tensors import Spec
+from ..model.weights import Certificate, Conversion, Pair, Unpaired, WeightComparison, WeightMap, WeightRow
+from .notebook import QUIET, verdict_element
+from .page import markup
+from .sheets import element, shorten
+from .tables import Cell, Table, cell
 
 MOST = 12
 """Lines of a kind before the rest is counted."""
@@ -22,7 +31,7 @@ def map_text(found: WeightMap, *, table: bool = False) -> str:
     sure = sum(pair.confidence >= 0.9 for pair in found.pairs)
     state = "complete" if found.complete else "not complete"
     lines = [f"{found.left} -> {found.right}: {len(found.pairs)} weights mapped, {state}"]
-    reasons = Counter(_reason(pair.because) for pair in found.pairs)
+    reasons = Counter(re.split(r";|:| \[", pair.because)[0] for pair in found.pairs)
     lines.append(
         f"  sure {sure}, less so {len(found.pairs) - sure}   "
         + ", ".join(f"{r}: {n}" for r, n in reasons.most_common(4))
@@ -34,10 +43,6 @@ def map_text(found: WeightMap, *, table: bool = False) -> str:
     if rows:
         lines += ["", *_table(("left", "right", "transform", "sure", "because"), rows, None if table else MOST)]
     return "\n".join(lines)
-
-
-def _reason(because: str) -> str:
-    return because.split(";")[0].split(":")[0].split(" [")[0]
 
 
 def _attention(found: WeightMap) -> Iterator[str]:
@@ -67,15 +72,12 @@ def conversion_text(found: Conversion, *, table: bool = False) -> str:
     lines += [f"  note           {note}" for note in found.notes]
     lines += _attention(found.map)
     if table:
-        lines += [
-            "",
-            *_table(("left", "right", "transform", "left shape", "right shape"), map(_shapes, found.rows), None),
+        rows = [
+            (row.left or "–", row.right or "–", row.transform, str(row.left_spec or "–"), str(row.right_spec or "–"))
+            for row in found.rows
         ]
+        lines += ["", *_table(("left", "right", "transform", "left shape", "right shape"), rows, None)]
     return "\n".join(lines)
-
-
-def _shapes(row: WeightRow) -> tuple[str, ...]:
-    return row.left or "–", row.right or "–", row.transform, str(row.left_spec or "–"), str(row.right_spec or "–")
 
 
 def weight_comparison_text(found: WeightComparison, *, table: bool = False) -> str:
@@ -170,3 +172,78 @@ def _size(count: int) -> str:
             return f"{count} bytes" if unit == "bytes" else f"{size:.1f} {unit}"
         size /= 1000
     return f"{size:.1f} GB"
+
+
+Found: TypeAlias = WeightMap | Conversion | WeightComparison | Certificate
+
+_PAIR = tuple(field.name for field in dataclasses.fields(Pair))
+_ROW = tuple(field.name for field in dataclasses.fields(WeightRow))
+
+
+def weight_table(found: Found) -> Table:
+    """The rows of a report on weights."""
+    names, items = (_PAIR, found.pairs) if isinstance(found, WeightMap) else (_ROW, found.rows)
+    return Table(names, ([cell(getattr(item, name)) for name in names] for item in items))
+
+
+def weight_text(found: Found) -> str:
+    """The report as the command line prints it."""
+    match found:
+        case WeightMap():
+            return map_text(found)
+        case Conversion():
+            return conversion_text(found)
+        case WeightComparison():
+            return weight_comparison_text(found)
+    return certificate_text(found)
+
+
+def weight_json(found: Found) -> str:
+    """Everything that the report has, with its verdict and exit code. Numbers that are not finite are texts: "nan", "inf"."""
+    kind = next(kind for kind in (WeightMap, Conversion, WeightComparison, Certificate) if isinstance(found, kind))
+    head = {"format": f"twintrace-{kind.__name__}", "code": found.code, "verdict": str(found)}
+    return json.dumps({**head, **_plain(found)}, ensure_ascii=False, indent=1, allow_nan=False) + "\n"
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Spec):
+        return str(value)
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: _plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, tuple | list):
+        return [_plain(item) for item in value]
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
+
+
+_STYLE = (
+    "body{font:14px/1.5 system-ui,sans-serif;margin:20px;color-scheme:light dark}table{border-collapse:collapse}"
+    "th,td{text-align:left;padding:2px 10px;border-bottom:1px solid #8886;white-space:nowrap}"
+)
+
+
+def weight_page(found: Found) -> str:
+    """One HTML file that works offline and has no script: the report, then all rows."""
+
+    def shown(item: Cell) -> str:
+        return "" if item is None else f"{item:.6g}" if isinstance(item, float) else shorten(str(item))
+
+    columns, rows = weight_table(found)
+    head = element("tr", *(element("th", name) for name in columns))
+    body = [element("tr", *(element("td", shown(item)) for item in row)) for row in rows]
+    policy = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
+    parts = [element("title", f"{shorten(str(found))} · twintrace"), element("style", _STYLE)]
+    content = [
+        verdict_element(weight_text(found), good=found.code == 0),
+        element("p", f"{len(body):,} rows", style=QUIET),
+        element("table", element("thead", head), element("tbody", *body)),
+    ]
+    return (
+        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n<meta name="generator" content="twintrace">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
+        + "\n".join(map(markup, parts))
+        + "\n</head>\n<body>\n"
+        + "\n".join(map(markup, content))
+        + "\n</body>\n</html>\n"
+    )

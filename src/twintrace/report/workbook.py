@@ -1,8 +1,8 @@
-"""A comparison as a spreadsheet: what was found, all pairs of tensors, and what is alone.
+"""A comparison as a spreadsheet: summary, all pairs of tensors, calls without a partner.
 
     verdict     name and value: agree, counts, the first difference
     pairs       a row for each pair of tensors, coloured by verdict. Past a million rows: pairs 2, …
-    alone       what has no partner, and why
+    alone       calls and tensors without a partner, and why
 
 It is written row by row, so memory does not grow with it. `spreadsheet.py` says what becomes of odd texts and numbers.
 """

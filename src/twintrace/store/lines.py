@@ -2,12 +2,8 @@
 
     {"k":"call","id":7,"name":"torch.relu", … ,"crc":"5f0c2b1a"}
 
-`seal` makes such a line, `unseal` takes it back or says what is wrong with it. `text_*` and `value_of` translate between
-values and JSON; tags begin with `$`, so that plain JSON stands for plain Python:
-
-    1.5  "same"  null  true        themselves            {"$t": 12}              tensor 12
-    [1, 2]                         a list                {"$tuple": [1, 2]}      a tuple
-    {"$float": "nan"}              a non-finite float    {"$token": ["slice", "1:2"]}   a Token
+`seal` makes such a line, `unseal` takes it back or says what is wrong with it. Values in it are tagged (model/tagged.py); `text_*`
+write them in a hurry.
 
 The hot side (seal) runs on the training thread; it builds no model objects.
 """
@@ -18,20 +14,19 @@ import json
 import math
 from collections.abc import Callable, Mapping
 from functools import lru_cache
-from typing import Any, TypeAlias
+from typing import Any
 from zlib import crc32
 
 from ..model.errors import TraceFormatError, TraceWriteError
-from ..model.values import Nest, TensorRef, Token, Value
-
-Wire: TypeAlias = Any
-"""JSON as Python has it."""
+from ..model.tagged import Wire as Wire
+from ..model.tagged import float_of
+from ..model.tagged import is_number as is_number
+from ..model.tagged import value_of as value_of
+from ..model.tagged import wire_of as wire_of
 
 MAX_MANIFEST = 1 << 20
 MAX_LINE = 4 << 20  # parsed, a hostile line may take a hundred times that
-MAX_DEPTH = 64  # of a value
 MAX_NESTING = 300  # of the JSON: a level of a value is up to four of JSON
-MAX_NUMBER = (1 << 62) - 1
 _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False, check_circular=False)
 _TAIL = len(',"crc":"00000000"}')
 
@@ -143,56 +138,7 @@ def wire_float(value: float) -> Wire:
     return value if math.isfinite(value) else {"$float": repr(value)}
 
 
-def wire_of(value: Value) -> Wire:
-    """A model value as JSON-able Python."""
-    return json.loads(text_of(value))
-
-
-def text_of(value: Value) -> str:
-    """JSON for a model value: the cold side of the above, for importers and copies."""
-    if isinstance(value, TensorRef):
-        return f'{{"$t":{value.id}}}'
-    if isinstance(value, Token):
-        return text_token(value.kind, value.text)
-    if isinstance(value, Nest):
-        plain = value.kind in ("list", "tuple", "set")
-        return text_nest(
-            value.kind, None if plain else [key for key, _ in value.items], [text_of(item) for _, item in value.items]
-        )
-    if isinstance(value, complex):
-        return f'{{"$complex":[{text_float(value.real)},{text_float(value.imag)}]}}'
-    return text_float(value) if isinstance(value, float) else encode(value)
-
-
 # --- values: the reading side -------------------------------------------------------------------------------------
-
-
-def value_of(wire: Wire, depth: int = 0) -> Value:
-    """A model value from JSON; ValueError with one clause where the JSON is not one of the known forms."""
-    if depth > MAX_DEPTH:
-        raise ValueError(f"nested deeper than {MAX_DEPTH}")
-    if wire is None or isinstance(wire, bool | int | float | str):
-        return wire
-    if isinstance(wire, list):
-        return Nest("list", tuple((str(i), value_of(item, depth + 1)) for i, item in enumerate(wire)))
-    if not isinstance(wire, dict) or len(wire) != 1:
-        raise ValueError(f"expected a value or an object with one $tag, got {str(wire)[:80]}")
-    ((tag, content),) = wire.items()
-    if tag == "$t" and is_number(content):
-        return TensorRef(content)
-    if tag in ("$tuple", "$set") and isinstance(content, list):
-        return Nest(tag[1:], tuple((str(i), value_of(item, depth + 1)) for i, item in enumerate(content)))
-    if tag in ("$dict", "$object") and _is_pair(content, str, list):
-        return Nest(content[0], tuple(_named(item, depth) for item in content[1]))
-    if tag == "$token" and _is_pair(content, str, str):
-        return Token(content[0], content[1])
-    if tag == "$float":
-        return _float_of(content)
-    if tag == "$complex" and isinstance(content, list) and len(content) == 2:
-        real, imag = (value_of(part, depth + 1) for part in content)
-        if isinstance(real, int | float) and isinstance(imag, int | float):
-            return complex(real, imag)
-    raise ValueError(f"unknown form {str(wire)[:80]}")
 
 
 def number_of(wire: Wire) -> float | int | None:
@@ -200,13 +146,8 @@ def number_of(wire: Wire) -> float | int | None:
     if wire is None or (isinstance(wire, int | float) and not isinstance(wire, bool)):
         return wire
     if isinstance(wire, dict) and wire.keys() == {"$float"}:
-        return _float_of(wire["$float"])
+        return float_of(wire["$float"])
     raise ValueError(f"expected a number, got {str(wire)[:80]}")
-
-
-def is_number(wire: Wire) -> bool:
-    """Is it what counts and addresses are made of: an integer from 0 to 2**62 - 1?"""
-    return isinstance(wire, int) and not isinstance(wire, bool) and 0 <= wire <= MAX_NUMBER
 
 
 def field_of(line: Mapping[str, Wire], name: str, kind: type, where: str) -> Any:
@@ -223,24 +164,3 @@ def field_of(line: Mapping[str, Wire], name: str, kind: type, where: str) -> Any
 def optional_of(line: Mapping[str, Wire], name: str, kind: type, default: Any, where: str) -> Any:
     """The same for a field that may be absent or null."""
     return default if line.get(name) is None else field_of(line, name, kind, where)
-
-
-def _is_pair(content: Wire, first: type, second: type) -> bool:
-    return (
-        isinstance(content, list)
-        and len(content) == 2
-        and isinstance(content[0], first)
-        and isinstance(content[1], second)
-    )
-
-
-def _named(item: Wire, depth: int) -> tuple[str, Value]:
-    if not (isinstance(item, list) and len(item) == 2 and isinstance(item[0], str)):
-        raise ValueError(f"expected [name, value], got {str(item)[:80]}")
-    return item[0], value_of(item[1], depth + 1)
-
-
-def _float_of(content: Wire) -> float:
-    if content in ("nan", "inf", "-inf"):
-        return float(content)
-    raise ValueError(f"expected nan, inf or -inf, got {str(content)[:40]}")

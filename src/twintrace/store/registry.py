@@ -93,8 +93,10 @@ def layout_of(name: str) -> Layout:
     return cast(Layout, importlib.import_module(_LAYOUTS[name]))
 
 
-def open_trace(path: str | os.PathLike[str], *, tolerant: bool = False) -> Trace:
-    """Open a trace of any known layout; of another file system (`s3://bucket/runs/a`), one of our own."""
+def open_trace(path: str | os.PathLike[str] | Trace, *, tolerant: bool = False) -> Trace:
+    """Open a trace of any known layout; of another file system (`s3://bucket/runs/a`), one of our own. An open one stays open."""
+    if isinstance(path, Trace):
+        return path
     if is_remote(path):
         return _open_remote(str(path), tolerant=tolerant)
     try:

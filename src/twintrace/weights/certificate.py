@@ -4,7 +4,7 @@
     norm.weight    -> norm.gamma      different     norm.gamma and norm.beta are swapped
     fc.bias        -> –               missing       fc.bias was not carried over
 
-Only where fingerprints differ are the values looked at, to say what happened (`mistakes.py`).
+Only where fingerprints differ are the values looked at, for the cause (`mistakes.py`).
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ import numpy as np
 from ..measure.values import measure
 from ..model.errors import WeightsError
 from ..model.weights import Certificate, Pair, TrialRow, Unpaired, WeightMap, WeightRow
-from ..store.arrays import as_float, nbytes
+from ..store.arrays import as_float
 from ..store.digest import fingerprint
-from .conversion import Progress, fit_names, made, value
+from .conversion import Progress, fit_names, made, metered, value
 from .equality import ALONE
 from .mistakes import describe
 from .prediction import predict
@@ -53,7 +53,7 @@ def certify(
     return Certificate(
         left.label,
         right.label,
-        tuple(clerk.told(row) for row in rows),
+        tuple(replace(row, finding=clerk.findings.get(row.right or "", row.finding)) for row in rows),
         map.only_left,
         map.only_right,
         map.ambiguous,
@@ -73,14 +73,9 @@ class _Clerk:
         self.findings: dict[str, str] = {}
 
     def compare(self, progress: Progress | None) -> list[WeightRow]:
-        total = sum(nbytes(item.spec) for item in self.right.items.values())
-        done, rows = 0, []
-        for pair in (*self.map.pairs, *self._misfits()):
-            rows.append(self._row(pair))
-            if progress and pair.right in self.right:
-                done += nbytes(self.right.items[pair.right].spec)
-                progress("certifying weights", done, total)
-        return rows
+        specs = {name: item.spec for name, item in self.right.items.items()}
+        pairs = (*self.map.pairs, *self._misfits())
+        return [self._row(pair) for pair in metered(pairs, specs, "certifying weights", progress)]
 
     def _misfits(self) -> Iterator[Pair]:
         """Weights that would belong together by name, and were not paired because they do not fit."""
@@ -133,28 +128,23 @@ class _Clerk:
         swapped: set[str] = set()
         for pair in self.bad:
             name = pair.right
-            others = [other for other in owners.get(self.found[name], ()) if self._same_shape(other, name)]
+            shape = self.right.items[name].spec.shape
+            same = [other for other in owners.get(self.found[name], ()) if other != name]
+            others = [other for other in same if self.right.items[other].spec.shape == shape]
             partner = next((other for other in others if self.found.get(other) == self.expected[name]), None)
             if name in swapped:
                 continue
             if partner is not None:
                 swapped |= {name, partner}
-                text = f"{name} and {partner} are swapped"
-                self.findings[name] = self.findings[partner] = text
-            elif others:
-                text = f"{name} holds the values of {others[0]}"
-                self.findings[name] = text
+                text = self.findings[partner] = f"{name} and {partner} are swapped"
             else:
-                text = f"{name} {self._look(pair)}"
-                self.findings[name] = text
+                text = f"{name} holds the values of {others[0]}" if others else f"{name} {self._look(pair)}"
+            self.findings[name] = text
             yield text
         explained = {pair.right for pair in self.bad}
         for name, finding in self.findings.items():
             if name not in explained:
                 yield finding if finding.startswith(name) else f"{name}: {finding}"
-
-    def _same_shape(self, one: str, two: str) -> bool:
-        return one != two and self.right.items[one].spec.shape == self.right.items[two].spec.shape
 
     def _look(self, pair: Pair) -> str:
         wanted, got = value(self.left, pair), self.right.read(pair.right)
@@ -165,11 +155,8 @@ class _Clerk:
             same = spec.shape == there.shape and np.array_equal(wide.astype(narrow.dtype), narrow)
             text = f"is {there.dtype}, expected {spec.dtype}"
             return f"{text} (the values are the same but for rounding)" if same else f"{text}, and has other values"
-        turned = self._turned(got, pair.right)
-        if turned:
-            return turned
-        merged = self._merged(wanted, got, pair)
-        return merged or describe(wanted, got, spec.dtype, kind)
+        found = self._turned(got, pair.right) or self._merged(wanted, got, pair)
+        return found or describe(wanted, got, spec.dtype, kind)
 
     def _turned(self, got: Any, name: str) -> str:
         """Is it another's weight, transposed?"""
@@ -180,7 +167,7 @@ class _Clerk:
         return f"holds the values of {other}, transposed" if other else ""
 
     def _merged(self, wanted: Any, got: Any, pair: Pair) -> str:
-        """Is it the sum of what it should be and of another weight of its layer (two biases made one)?"""
+        """The weight of the layer that was added to it (two biases made one), in words; empty if there is none."""
         if wanted.shape != got.shape or wanted.dtype.kind != "f":
             return ""
         path = self.left.items[pair.left[-1]].path
@@ -211,19 +198,10 @@ class _Clerk:
     def _fault(self, item: Unpaired, state: State) -> str:
         if item.neutral is not None and item.name in state:
             spec = state.items[item.name].spec
-            values = as_float(state.read(item.name), spec.dtype)
-            return (
-                ""
-                if bool((values == item.neutral).all())
-                else f"{item.name} is not all {item.neutral:g}: {item.because}"
-            )
+            neutral = bool((as_float(state.read(item.name), spec.dtype) == item.neutral).all())
+            return "" if neutral else f"{item.name} is not all {item.neutral:g}: {item.because}"
         if item.harmless:
             return ""
         if state is self.left:
             return f"{item.name} was not carried over: {item.because}"
         return f"{item.name} has nothing to come from: {item.because}"
-
-    def told(self, row: WeightRow) -> WeightRow:
-        """The row with what was found out about it."""
-        finding = self.findings.get(row.right or "")
-        return replace(row, finding=finding) if finding else row

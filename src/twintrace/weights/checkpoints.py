@@ -8,7 +8,7 @@
     with writing("out.ckpt", specs) as out:             the format follows the name; out.safetensors.index.json: in shards
         for name in specs: out.put(name, blocks)        in the order of `specs`
 
-What a file is, its first bytes say; the name is asked only where something is written. A file is written under another name
+The first bytes of a file decide what it is; its name decides only how it is written. A file is written under another name
 beside its place and takes its place when it is complete: whoever looks sees the old file or the new one.
 """
 
@@ -120,7 +120,7 @@ class Writing(Protocol):
 def writing(path: str | os.PathLike[str], specs: Mapping[str, Spec], *, framework: str = "") -> Iterator[Writing]:
     """Write a checkpoint of these tensors. It is there when the block has ended, and not at all if it raised.
 
-    `framework` ("torch", "mindspore") is what a .safetensors file says of its origin; the other formats are their own.
+    `framework` ("torch", "mindspore") is the origin that a .safetensors file states; the other formats are their own.
     """
     where = Path(path)
     kind = format_of(where)
@@ -131,13 +131,14 @@ def writing(path: str | os.PathLike[str], specs: Mapping[str, Spec], *, framewor
             yield shards
         return
     with replacing(where) as file:
-        if kind == "ckpt":
-            writer: _Writer = _Ckpt(file, specs, where)
-        elif kind == "pth":
-            writer = _Pth(file, specs, where)
+        if kind == "pth":
+            writer: _Writer = _Pth(file, specs, where)
+        elif kind == "ckpt":
+            writer = _Plain(file, specs, where, ckpt.write(file, specs, where))
         else:
             origin = {"torch": "pt", "mindspore": "ms"}.get(framework)
-            writer = _Safetensors(file, specs, where, {"format": origin} if origin else {})
+            safetensors.write_header(file, specs, {"format": origin} if origin else {}, where)
+            writer = _Plain(file, specs, where, (nbytes(spec) for spec in specs.values()))
         try:
             yield writer
             writer.finish()
@@ -202,7 +203,7 @@ class _Shards:
 
 
 class _Writer:
-    """Checks that what is put is what was announced."""
+    """Checks that tensors come as they were announced."""
 
     def __init__(self, specs: Mapping[str, Spec], path: Path) -> None:
         self._specs, self._path = specs, path
@@ -239,11 +240,14 @@ class _Writer:
 
 
 class _Plain(_Writer):
-    """A format in which a tensor's bytes stand in the file as they are: the system can copy them by itself."""
+    """A format in which a tensor's bytes stand in the file as they are: the system can copy them by itself.
 
-    def __init__(self, file: BinaryIO, specs: Mapping[str, Spec], path: Path) -> None:
+    `rooms` writes the header of each stretch of bytes, and yields how many there is room for.
+    """
+
+    def __init__(self, file: BinaryIO, specs: Mapping[str, Spec], path: Path, rooms: Iterator[int]) -> None:
         super().__init__(specs, path)
-        self._file = file
+        self._file, self._rooms = file, rooms
 
     def copy(self, name: str, source: Checkpoint, of: str) -> None:
         stored = source.stored[of]
@@ -251,7 +255,7 @@ class _Plain(_Writer):
             self.put(name, source.blocks(of))
             return
         self._begin(name)
-        self._head()
+        next(self._rooms, 0)
         # The checksum is computed while the system copies; neither holds the interpreter.
         with ThreadPoolExecutor(1) as beside:
             verified = beside.submit(source.verify, of)
@@ -262,38 +266,12 @@ class _Plain(_Writer):
             verified.result()
         self._end(name, sum(extent.nbytes for extent in stored.extents))
 
-    def _head(self) -> int:
-        """Write what goes before the bytes that are due; how many of them there is room for."""
-        raise NotImplementedError
-
-
-class _Safetensors(_Plain):
-    def __init__(self, file: BinaryIO, specs: Mapping[str, Spec], path: Path, metadata: Mapping[str, str]) -> None:
-        super().__init__(file, specs, path)
-        safetensors.write_header(file, specs, metadata, path)
-
-    def _head(self) -> int:
-        return 0
-
     def _put(self, blocks: Iterable[Any]) -> int:
-        return sum(self._file.write(block) for block in blocks)
-
-
-class _Ckpt(_Plain):
-    def __init__(self, file: BinaryIO, specs: Mapping[str, Spec], path: Path) -> None:
-        super().__init__(file, specs, path)
-        self._order = ckpt.write(file, specs, path)
-
-    def _head(self) -> int:
-        return next(self._order, ("", 0, 0))[2]
-
-    def _put(self, blocks: Iterable[Any]) -> int:
-        room = self._head()
-        total = 0
+        room, total = next(self._rooms, 0), 0
         for block in blocks:
             view = memoryview(block)
             while len(view):
-                room = room or self._head()
+                room = room or next(self._rooms, 0)
                 if not room:
                     return total + len(view)  # more than was announced, which `put` will say
                 taken = self._file.write(view[:room])

@@ -16,15 +16,14 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import BinaryIO
 
+from ..model.dtypes import MINDSPORE_NAMES
 from ..model.errors import CheckpointError
 from ..model.tensors import Spec
 from ..store.arrays import nbytes
 from .extents import BLOCK, Checkpoint, Extent, Stored, check
 
-NAMES = {
-    "Float64": "f64", "Float32": "f32", "Float16": "f16", "BFloat16": "bf16", "Int8": "i8", "Int16": "i16", "Int32": "i32",
-    "Int64": "i64", "UInt8": "u8", "UInt16": "u16", "UInt32": "u32", "UInt64": "u64", "Bool": "b8",
-}  # fmt: skip
+_HELD = ("f64", "f32", "f16", "bf16", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64", "b8")
+NAMES = {MINDSPORE_NAMES[dtype]: dtype for dtype in _HELD}
 CODES = {ours: theirs for theirs, ours in NAMES.items()}
 SLICE = 512 << 20  # MindSpore's own; one message must stay below two gigabytes
 _TRAILER = b"crc_num"
@@ -131,7 +130,8 @@ class _Scanner:
                 kind = self._text(inner)
             elif key == 0x1A:
                 content = (self.at, inner - self.at)
-                self._skip(inner)
+                self._file.seek(inner)
+                self.at = inner
             else:
                 raise self._fault(where, f"field {key:#x} inside a tensor")
         return kind, content
@@ -171,10 +171,6 @@ class _Scanner:
         except UnicodeDecodeError:
             raise self._fault(start, "a name that is not UTF-8") from None
 
-    def _skip(self, stop: int) -> None:
-        self._file.seek(stop)
-        self.at = stop
-
     def _fault(self, at: int, what: str) -> CheckpointError:
         return CheckpointError(
             f"{self._path}: at byte {at}: {what}. The file is no MindSpore checkpoint, is damaged, or is encrypted "
@@ -182,8 +178,8 @@ class _Scanner:
         )
 
 
-def write(file: BinaryIO, specs: Mapping[str, Spec], path: Path) -> Iterator[tuple[str, int, int]]:
-    """Write what goes before each stretch of bytes; yields (name, first byte, bytes) when they are due."""
+def write(file: BinaryIO, specs: Mapping[str, Spec], path: Path) -> Iterator[int]:
+    """Write the header of each stretch of bytes; yields how many are due."""
     for name, spec in specs.items():
         if spec.dtype not in CODES:
             raise CheckpointError(
@@ -199,7 +195,7 @@ def write(file: BinaryIO, specs: Mapping[str, Spec], path: Path) -> Iterator[tup
             tensor = head + b"\x1a" + varint(count)
             value = _lengthy(0x0A, tag) + b"\x12" + varint(len(tensor) + count) + tensor
             file.write(b"\x0a" + varint(len(value) + count) + value)
-            yield name, start, count
+            yield count
 
 
 def _lengthy(key: int, raw: bytes) -> bytes:

@@ -8,7 +8,6 @@ A row for every weight of either side; one that has no partner is a row as well.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -18,8 +17,8 @@ from ..measure.values import measure
 from ..model.errors import WeightsError
 from ..model.measurements import Measurement
 from ..model.weights import Pair, WeightComparison, WeightMap, WeightRow
-from ..store.arrays import as_float, nbytes
-from .conversion import Progress, fit_names, made, value
+from ..store.arrays import as_float
+from .conversion import Progress, fit_names, made, metered, value
 from .states import State
 
 
@@ -43,63 +42,48 @@ def compare(
 ) -> WeightComparison:
     """Compare; `rtol` is relative to the left side, as everywhere here, or to the right, as numpy.allclose has it."""
     map, notes = fit_names(map, left)
-    rows = tuple(_rows(left, right, map, values, (rtol, atol, equal_nan, relative_to), progress))
-    return WeightComparison(left.label, right.label, rows, rtol, atol, values, (*left.notes, *right.notes, *notes))
-
-
-def _rows(
-    left: State,
-    right: State,
-    map: WeightMap,
-    values: bool,
-    limits: tuple[float, float, bool, str],
-    progress: Progress | None,
-) -> Iterator[WeightRow]:
-    total = sum(nbytes(right.items[pair.right].spec) for pair in map.pairs if pair.right in right)
-    done = 0
-    seen: tuple[set[str], set[str]] = (set(), set())
-    for pair in map.pairs:
-        seen[0].update(pair.left)
-        seen[1].add(pair.right)
-        yield _row(left, right, pair, values, limits)
-        if progress and pair.right in right:
-            done += nbytes(right.items[pair.right].spec)
-            progress("comparing weights", done, total)
+    specs = {pair.right: right.items[pair.right].spec for pair in map.pairs if pair.right in right}
+    rows = []
+    for pair in metered(map.pairs, specs, "comparing weights", progress):
+        row = _row(left, right, pair)
+        measured = values and row.verdict == "equal"
+        rows.append(_measured(row, left, right, pair, rtol, atol, equal_nan, relative_to) if measured else row)
+    seen = {name for pair in map.pairs for name in pair.left}
     harmless = {item.name for item in (*map.only_left, *map.only_right) if item.harmless}
     for item in left.items.values():
-        if item.name not in seen[0]:
+        if item.name not in seen:
             verdict = "not carried" if item.name in harmless else "only left"
-            yield WeightRow(item.name, None, item.spec, None, verdict=verdict)
+            rows.append(WeightRow(item.name, None, item.spec, None, verdict=verdict))
     for item in right.items.values():
-        if item.name not in seen[1]:
+        if item.name not in {pair.right for pair in map.pairs}:
             verdict = "not carried" if item.name in harmless else "only right"
-            yield WeightRow(None, item.name, None, item.spec, verdict=verdict)
+            rows.append(WeightRow(None, item.name, None, item.spec, verdict=verdict))
+    notes = [*left.notes, *right.notes, *notes]
+    return WeightComparison(left.label, right.label, tuple(rows), rtol, atol, values, tuple(notes))
 
 
-def _row(left: State, right: State, pair: Pair, values: bool, limits: tuple[float, float, bool, str]) -> WeightRow:
+def _row(left: State, right: State, pair: Pair) -> WeightRow:
+    """A pair by names and shapes alone: `equal` where these are."""
     name = " + ".join(pair.left)
     there = right.items.get(pair.right)
+    known = there.spec if there else None
     if any(source not in left for source in pair.left):
-        return WeightRow(
-            None, pair.right, None, there.spec if there else None, pair.transform, "only right" if there else "gone"
-        )
+        return WeightRow(None, pair.right, None, known, pair.transform, "only right" if there else "gone")
     try:
         spec = made(left, pair)
     except WeightsError as error:
-        return WeightRow(name, pair.right, left.items[pair.left[-1]].spec, there.spec if there else None, pair.transform,
-                         "shape", str(error))  # fmt: skip
-    if there is None:
+        own = left.items[pair.left[-1]].spec
+        return WeightRow(name, pair.right, own, known, pair.transform, "shape", str(error))
+    if known is None:
         return WeightRow(name, None, spec, None, pair.transform, "only left")
-    row = WeightRow(name, pair.right, spec, there.spec, pair.transform)
-    if spec.shape != there.spec.shape:
-        return WeightRow(name, pair.right, spec, there.spec, pair.transform, "shape", f"{spec} and {there.spec}")
-    return _measured(row, left, right, pair, limits) if values else row
+    if spec.shape != known.shape:
+        return WeightRow(name, pair.right, spec, known, pair.transform, "shape", f"{spec} and {known}")
+    return WeightRow(name, pair.right, spec, known, pair.transform)
 
 
 def _measured(
-    row: WeightRow, left: State, right: State, pair: Pair, limits: tuple[float, float, bool, str]
+    row: WeightRow, left: State, right: State, pair: Pair, rtol: float, atol: float, equal_nan: bool, relative_to: str
 ) -> WeightRow:
-    rtol, atol, equal_nan, relative_to = limits
     assert row.left_spec
     assert row.right_spec
     mine, theirs = value(left, pair), right.read(pair.right)
@@ -112,15 +96,8 @@ def _measured(
     numbers = measure(*sides, rtol=rtol, atol=atol)
     ratio = close_share(numbers, equal_nan)
     verdict = "equal" if same and ratio == 1.0 else "close" if ratio == 1.0 else "different"
-    return replace(
-        row,
-        verdict=verdict,
-        allclose=ratio == 1.0,
-        ratio=ratio,
-        cosine=numbers.cosine,
-        mean_error=numbers.mean_abs,
-        max_error=numbers.max_abs,
-    )
+    row = replace(row, cosine=numbers.cosine, mean_error=numbers.mean_abs, max_error=numbers.max_abs)
+    return replace(row, verdict=verdict, allclose=ratio == 1.0, ratio=ratio)
 
 
 def _has_nan(array: np.ndarray[Any, Any], dtype: str) -> bool:

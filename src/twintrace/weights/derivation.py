@@ -7,7 +7,7 @@
     pe             f32[1, 512, 64]      sin(p·f), cos(p·f)                  a table of sines and cosines
     logits_bias    f32[1, 50000]        0                                   a bias of zeros
 
-Said of what the values are; a name alone makes nothing dispensable.
+Values decide; a name alone makes nothing dispensable.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _MASKS = -1e4
 
 
 def derivation(item: Item, state: State) -> str:
-    """A word for what the values are, if they follow from the shape; "" if not."""
+    """A word for values that follow from the shape; "" for others."""
     shape = tuple(size for size in item.spec.shape if size != 1)
     if math.prod(shape) > _MOST or not math.prod(shape):
         return ""
@@ -54,16 +54,6 @@ def derivation(item: Item, state: State) -> str:
 
 def _positions(values: Array, whole: bool) -> bool:
     return values.ndim == 1 and values.size > 1 and np.array_equal(values, values[0] + np.arange(values.size)) and whole
-
-
-def _constant(values: Array, whole: bool) -> bool:
-    """Whole numbers that are all the same: a buffer of token types, of lengths."""
-    return whole and bool((values == values.flat[0]).all())
-
-
-def _masking(values: Array, whole: bool) -> bool:
-    """One very negative number, and nothing else."""
-    return not whole and bool((values == values.flat[0]).all() and values.flat[0] <= _MASKS)
 
 
 def _frequencies(values: Array, whole: bool) -> bool:
@@ -109,8 +99,11 @@ def _waves(values: Array, whole: bool) -> bool:
 
 _FORMS: tuple[tuple[str, Callable[[Array, bool], bool]], ...] = (
     ("position indices", _positions),
-    ("a constant", _constant),
-    ("the value of a mask", _masking),
+    ("a constant", lambda values, whole: whole and bool((values == values.flat[0]).all())),
+    (
+        "the value of a mask",
+        lambda values, whole: not whole and bool((values == values.flat[0]).all() and values.flat[0] <= _MASKS),
+    ),
     ("inverse frequencies", _frequencies),
     ("a causal mask", _triangle),
     ("a table of sines and cosines", _waves),

@@ -4,7 +4,7 @@
     h.0.mlp.c_fc.weight         transposed it is fc1.weight
     lm_head.weight              the values of embed_tokens.weight, which is carried over: tied
 
-`settle` looks at what names and shapes left open. `by_equality`, for certificates, asks values first, and holds against them what
+`settle` looks at open weights. `by_equality`, for certificates, asks values first, and holds against them what
 names say: a weight that by its name is the query and by its values the key is not certified. Values that are the same
 everywhere (the ones of a fresh norm) identify nothing; they follow the layer that they belong to.
 """
@@ -35,7 +35,7 @@ _BLOCK = 1 << 20
 
 
 def settle(left: State, right: State, map: WeightMap) -> WeightMap:
-    """The map, with what it left open paired where values are equal."""
+    """The map, with its open weights paired where values are equal."""
     return _Search(left, right, map, {pair.right: pair for pair in map.pairs}).map()
 
 
@@ -99,8 +99,10 @@ class _Search:
                         marks[side].setdefault((item.spec.dtype, count(item.spec), mark), []).append(item)
         for mark, ones in marks[0].items():
             others = marks[1].get(mark, [])
-            if len(ones) == len(others) == 1 and not _other_roles(ones[0], others[0]):
-                self._add_whole(ones[0], others[0], "same values")
+            if len(ones) == len(others) == 1:
+                roles = {ones[0].role, others[0].role}
+                if len(roles) == 1 or not roles <= _ROLES:  # one the weight of its layer, the other the bias: a mistake
+                    self._add_whole(ones[0], others[0], "same values")
 
     def _add_whole(self, one: Item, other: Item, because: str) -> None:
         steps = _ways(self.left.read(one.name), self.right.read(other.name))
@@ -150,9 +152,10 @@ class _Search:
                 steps = (*turn, *rows.steps(shape))
                 self._add(Pair((one.name,), item.name, steps, 1.0, f"same values as {rows} of {one.name}"))
             return True
-        step = _stacked([rows for _, rows in found])
-        if step is None:
+        times = {rows.times for _, rows in found}
+        if len(times) > 1:
             return False
+        step = "stack" if times == {1} else f"heads {times.pop()}"  # one after the other, or a piece of each in turn
         names = tuple(item.name for item, _ in found)
         self._add(Pair(names, one.name, (step, *turn), 1.0, "same values in one piece"))
         return True
@@ -235,6 +238,13 @@ class _Search:
                 for name in {pair.right, other.right}:
                     self.pairs.pop(name, None)
 
+    def _taken_back(self, pairs: Sequence[Pair], because: str) -> Ambiguity:
+        """Pairs that are none after all."""
+        for pair in pairs:
+            self.pairs.pop(pair.right, None)
+        lefts = tuple(dict.fromkeys(name for pair in pairs for name in pair.left))
+        return Ambiguity(lefts, tuple(pair.right for pair in pairs), because, tuple(pairs))
+
     def _torn(self) -> Iterator[Ambiguity]:
         """Layers whose weights hold the values of different layers: the weight of one, the bias of another."""
         for side in (0, 1):
@@ -245,11 +255,7 @@ class _Search:
                     layers.setdefault(path, []).append(pair)
             for path, pairs in layers.items():
                 if len({self._source(pair) for pair in pairs}) > 1 and (side or not any(map(_rows_of, pairs))):
-                    for pair in pairs:
-                        self.pairs.pop(pair.right, None)
-                    lefts = tuple(dict.fromkeys(name for pair in pairs for name in pair.left))
-                    because = f"the weights of {path} have the values of different layers"
-                    yield Ambiguity(lefts, tuple(pair.right for pair in pairs), because, tuple(pairs))
+                    yield self._taken_back(pairs, f"the weights of {path} have the values of different layers")
 
     def _askew(self) -> Iterator[Ambiguity]:
         """Square matrices that are transposed where no oblong one is, or none of which is where all oblong ones are."""
@@ -266,9 +272,8 @@ class _Search:
                     squares[pair.right] = turned
         for name, turned in squares.items():
             if (True not in oblong) if turned else (oblong == {True} and True not in squares.values()):
-                pair = self.pairs.pop(name)
                 because = "it is transposed, and others are not" if turned else "it is not transposed, and others are"
-                yield Ambiguity(pair.left, (name,), f"by its values {because}", (pair,))
+                yield self._taken_back([self.pairs[name]], f"by its values {because}")
 
     def _source(self, pair: Pair) -> tuple[Any, ...]:
         """The layers that a pair joins, and the part of them."""
@@ -287,11 +292,8 @@ class _Search:
             words = [next((word for word in map(concept, reversed(tokens(n))) if word in _ORDERED), "") for n in names]
             order = next((order for order in ORDERS if sorted(order) == sorted(words)), None)
             if order is not None and list(order) != words:
-                for pair in pairs:
-                    del self.pairs[pair.right]
-                lefts = tuple(dict.fromkeys(name for pair in pairs for name in pair.left))
                 because = f"by their values they lie in the order {' '.join(words)}, by name {' '.join(order)}"
-                yield Ambiguity(lefts, tuple(pair.right for pair in pairs), because, tuple(pairs))
+                yield self._taken_back(pairs, because)
 
     # telling
 
@@ -331,11 +333,6 @@ class _Search:
 
 _ROLES = {"weight", "bias", "running_mean", "running_var"}
 _ORDERED = {word for order in ORDERS for word in order}
-
-
-def _other_roles(one: Item, other: Item) -> bool:
-    """Is one the weight of its layer and the other the bias, or the like? Then equal values are a mistake."""
-    return one.role != other.role and {one.role, other.role} <= _ROLES
 
 
 def _equal(pair: Pair, left: State, right: State) -> bool:
@@ -429,9 +426,3 @@ def _rows(index: Mapping[int, int], length: int, part: Array) -> _Rows | None:
     rows = _Rows(places[0], chunk, stride, len(places) // chunk)
     fits = rows.start + chunk <= stride if rows.times > 1 else True
     return rows if rows.all() == places and fits and rows.times * stride in (length, stride) else None
-
-
-def _stacked(parts: Sequence[_Rows]) -> str | None:
-    """The step that makes one weight of parts that cover it: one after the other, or a piece of each in turn."""
-    times = {rows.times for rows in parts}
-    return None if len(times) > 1 else "stack" if times == {1} else f"heads {times.pop()}"

@@ -23,10 +23,11 @@ import numpy as np
 
 from ..model.errors import CheckpointError, UsageError
 from ..model.tensors import DTYPES, Spec
+from ..model.words import some
 from ..store.arrays import STORAGE, nbytes
 
 BLOCK = 1 << 20
-"""Bytes read and written at once: what a processor's own cache holds. Four times as many take longer."""
+"""Bytes read and written at once: they fit into a processor's own cache. Four times as many take longer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +105,7 @@ class Checkpoint:
         try:
             return self.stored[name]
         except KeyError:
-            raise UsageError(f"{self.path} has no tensor {name!r}; it has {_some(self.stored)}.") from None
+            raise UsageError(f"{self.path} has no tensor {name!r}; it has {some(self.stored) or 'none'}.") from None
 
 
 def copy_extent(extent: Extent, file: BinaryIO) -> bool:
@@ -136,7 +137,7 @@ def pieces(array: np.ndarray[Any, Any]) -> Iterator[memoryview]:
 
 
 def check(path: Path, name: str, item: Stored, sizes: dict[Path, int]) -> None:
-    """Refuse what cannot be: bytes outside the file, or not as many as the shape wants."""
+    """Refuse impossible places: bytes outside the file, or not as many as the shape wants."""
     for extent in item.extents:
         if extent.file not in sizes:
             sizes[extent.file] = extent.file.stat().st_size
@@ -175,12 +176,3 @@ def read_extent(extent: Extent, name: str) -> Iterator[memoryview]:
                         f"{extent.crc:08x}). The file is damaged; get it again."
                     )
             yield piece
-
-
-def _some(names: Mapping[str, object], most: int = 4) -> str:
-    listed = list(names)
-    return (
-        ", ".join(listed[:most]) + (f" and {len(listed) - most} more" if len(listed) > most else "")
-        if listed
-        else "none"
-    )

@@ -40,7 +40,7 @@ class Fusion:
     known: bool
     """Does the class say how the parts lie?"""
     named: bool
-    """Are they called the same but for what tells the parts apart?"""
+    """True if names are equal but for the word of each part."""
 
 
 def fusions(open_: tuple[Mapping[str, Group], Mapping[str, Group]], places: Places, look: Look) -> list[Fusion]:

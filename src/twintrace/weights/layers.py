@@ -32,7 +32,7 @@ class Layer:
     roles: Mapping[str, str] = field(default_factory=dict)
     layout: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     neutral: Mapping[str, float] = field(default_factory=dict)
-    """Roles that this layer always has, and what they are where the other framework's has none."""
+    """Roles that this layer always has, and their neutral values where the other framework's has none."""
     children: Mapping[str, str] = field(default_factory=dict)
     """Names of the layers inside it -> their roles; an empty role: the child stands for the layer itself."""
 
@@ -64,38 +64,27 @@ _MINT = (
     "Linear", "Conv1d", "Conv2d", "Conv3d", "ConvTranspose2d", "BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "SyncBatchNorm",
     "LayerNorm", "GroupNorm", "Embedding", "PReLU",
 )  # fmt: skip
+_OWN_NAMES = {
+    "Dense": "linear", "BiDense": "bilinear", "Conv2d": "conv2d", "Conv3d": "conv3d", "Conv2dTranspose": "conv2d_transposed",
+    "Conv3dTranspose": "conv3d_transposed", "LSTM": "lstm", "GRU": "gru", "RNN": "rnn", "LSTMCell": "lstm_cell",
+    "GRUCell": "gru_cell", "RNNCell": "rnn_cell", "MultiheadAttention": "attention",
+}  # fmt: skip
+_BATCH_NORM, _INSTANCE_NORM = (Layer(kind, _BATCH, neutral=_MOVING) for kind in ("batch_norm", "instance_norm"))
 MINDSPORE: dict[str, Layer] = {
     **{f"mint.{name}": _LIKE_TORCH[name] for name in _MINT},
-    "Dense": Layer("linear"),
-    "BiDense": Layer("bilinear"),
+    **{name: Layer(kind) for name, kind in _OWN_NAMES.items()},
     "Conv1d": Layer("conv1d", layout=_WITH_AXIS),
-    "Conv2d": Layer("conv2d"),
-    "Conv3d": Layer("conv3d"),
     "Conv1dTranspose": Layer("conv1d_transposed", layout=_WITH_AXIS),
-    "Conv2dTranspose": Layer("conv2d_transposed"),
-    "Conv3dTranspose": Layer("conv3d_transposed"),
-    "BatchNorm1d": Layer("batch_norm", _BATCH, neutral=_MOVING),
-    "BatchNorm2d": Layer("batch_norm", _BATCH, neutral=_MOVING),
+    **dict.fromkeys(("BatchNorm1d", "BatchNorm2d", "SyncBatchNorm"), _BATCH_NORM),
     "BatchNorm3d": Layer("batch_norm", children={"bn2d": ""}),
-    "SyncBatchNorm": Layer("batch_norm", _BATCH, neutral=_MOVING),
+    **dict.fromkeys(("InstanceNorm1d", "InstanceNorm2d", "InstanceNorm3d"), _INSTANCE_NORM),
     "LayerNorm": Layer("layer_norm", _NORM, neutral=_PLAIN),
     "GroupNorm": Layer("group_norm", _NORM, neutral=_PLAIN),
-    "InstanceNorm1d": Layer("instance_norm", _BATCH, neutral=_MOVING),
-    "InstanceNorm2d": Layer("instance_norm", _BATCH, neutral=_MOVING),
-    "InstanceNorm3d": Layer("instance_norm", _BATCH, neutral=_MOVING),
-    "Embedding": Layer("embedding", {"embedding_table": "weight"}),
-    "EmbeddingLookup": Layer("embedding", {"embedding_table": "weight"}),
+    **dict.fromkeys(("Embedding", "EmbeddingLookup"), Layer("embedding", {"embedding_table": "weight"})),
     "PReLU": Layer("prelu", {"w": "weight"}),
-    "LSTM": Layer("lstm"),
-    "GRU": Layer("gru"),
-    "RNN": Layer("rnn"),
-    "LSTMCell": Layer("lstm_cell"),
-    "GRUCell": Layer("gru_cell"),
-    "RNNCell": Layer("rnn_cell"),
-    "MultiheadAttention": Layer("attention"),
     "TransformerEncoderLayer": Layer("encoder_layer", children=_TRANSFORMER),
     "TransformerDecoderLayer": Layer("decoder_layer", children=_TRANSFORMER),
-}  # fmt: skip
+}
 RULES: dict[str, dict[str, Layer]] = {"torch": TORCH, "mindspore": MINDSPORE, "reference": {
     "Linear": Layer("linear", layout={"weight": ("permute 1 0",)}), "LayerNorm": Layer("layer_norm"),
 }}  # fmt: skip
@@ -121,73 +110,59 @@ def counterpart(framework: str, kind: str) -> Layer:
     return rules.get(_TARGETS.get(framework, {}).get(kind, kind), UNKNOWN)
 
 
-def infer(framework: str, owns: Mapping[str, Spec], path: str) -> tuple[str, Layer, float, str]:
-    """(class, rule, confidence, reason) of a layer of which only the names and shapes in a checkpoint are known."""
+Guess = tuple[str, Layer, float, str]
+"""(class, rule, confidence, reason) of a layer of which only the names and shapes in a checkpoint are known."""
+_HINTS = {
+    2: (("Embedding", r"emb|wte|wpe|token|vocab|lookup"),
+        ("Linear", r"proj|fc|linear|dense|head|query|key|value|out|mlp|gate|up|down|^w?[qkv]$")),
+    1: (("PReLU", r"prelu|relu|act"), ("LayerNorm", r"norm|ln")),
+}  # fmt: skip
+"""Classes of a matrix without bias, and of a vector alone, by parts of their names."""
+
+
+def infer(framework: str, owns: Mapping[str, Spec], path: str) -> Guess:
+    """The layer that these weights are likely to be."""
     names = set(owns)
     if framework == "mindspore":
         return _infer_mindspore(names, owns)
     weight = owns.get("weight")
     rank = len(weight.shape) if weight else 0
     last = path.rpartition(".")[2].lower()
+
+    def guess(kind: str, sure: float, why: str) -> Guess:
+        return kind, TORCH[kind], sure, why
+
     if "running_mean" in names or "running_var" in names:
         kind = "InstanceNorm2d" if "num_batches_tracked" not in names else "BatchNorm2d"
-        return kind, TORCH[kind], 0.9, "it has running statistics"
+        return guess(kind, 0.9, "it has running statistics")
     if any(re.match(r"(weight|bias)_[ih]h(_l\d+)?", name) for name in names):
-        kind = _recurrent(owns)
-        return kind, TORCH[kind], 0.9, "its weights are a recurrent layer's"
+        square = (shape.shape for name, shape in owns.items() if name.startswith("weight_hh") and len(shape.shape) == 2)
+        rows, columns = next(square, (4, 1))  # as many gates as the rows of a hidden weight are times its columns
+        kind = {4: "LSTM", 3: "GRU"}.get(rows // max(columns, 1), "RNN")
+        return guess(kind, 0.9, "its weights are a recurrent layer's")
     if "in_proj_weight" in names or "in_proj_bias" in names:
-        return "MultiheadAttention", TORCH["MultiheadAttention"], 0.9, "its weights are an attention's"
+        return guess("MultiheadAttention", 0.9, "its weights are an attention's")
     if weight is None:
         return "", UNKNOWN, 0.9, "its names are those of no known layer"
     if rank >= 4:
-        return (
-            "Conv2d" if rank == 4 else "Conv3d",
-            TORCH["Conv2d" if rank == 4 else "Conv3d"],
-            0.9,
-            f"its weight has {rank} axes",
-        )
+        return guess("Conv2d" if rank == 4 else "Conv3d", 0.9, f"its weight has {rank} axes")
     if rank == 3:
-        return (
-            "Conv1d",
-            TORCH["Conv1d"],
-            0.7,
-            "a weight of three axes is a Conv1d's or ConvTranspose1d's (or Bilinear's)",
-        )
-    if rank == 2 and "bias" in names:
-        return "Linear", TORCH["Linear"], 0.9, "a matrix and a bias"
+        return guess("Conv1d", 0.7, "a weight of three axes is a Conv1d's or ConvTranspose1d's (or Bilinear's)")
+    if "bias" in names and rank:
+        if rank == 2:
+            return guess("Linear", 0.9, "a matrix and a bias")
+        return guess("LayerNorm", 0.8, "a vector and a bias: a LayerNorm's or GroupNorm's, which are named alike")
+    what = "a matrix without bias" if rank == 2 else "a vector alone"
+    for kind, words in _HINTS.get(rank, _HINTS[1]):
+        hint = re.search(words, last)
+        if hint:
+            return guess(kind, 0.7, f"{what}, and {hint[0]!r} in its name")
     if rank == 2:
-        hint = re.search(r"emb|wte|wpe|token|vocab|lookup", last)
-        if hint:
-            return "Embedding", TORCH["Embedding"], 0.7, f"a matrix without bias, and {hint[0]!r} in its name"
-        hint = re.search(r"proj|fc|linear|dense|head|query|key|value|out|mlp|gate|up|down|^w?[qkv]$", last)
-        if hint:
-            return "Linear", TORCH["Linear"], 0.7, f"a matrix without bias, and {hint[0]!r} in its name"
-        return "Linear", TORCH["Linear"], 0.4, "a matrix without bias may be a Linear's or an Embedding's"
-    if rank == 1 and "bias" in names:
-        return (
-            "LayerNorm",
-            TORCH["LayerNorm"],
-            0.8,
-            "a vector and a bias: a LayerNorm's or GroupNorm's, which are named alike",
-        )
-    hint = re.search(r"prelu|relu|act", last)
-    if hint:
-        return "PReLU", TORCH["PReLU"], 0.7, f"a vector alone, and {hint[0]!r} in its name"
-    hint = re.search(r"norm|ln", last)
-    if hint:
-        return "LayerNorm", TORCH["LayerNorm"], 0.7, f"a vector alone, and {hint[0]!r} in its name"
+        return guess("Linear", 0.4, "a matrix without bias may be a Linear's or an Embedding's")
     return "", UNKNOWN, 0.4, "a vector alone may be a norm's or a PReLU's"
 
 
-def _recurrent(owns: Mapping[str, Spec]) -> str:
-    """LSTM, GRU or RNN: as many gates as the rows of a hidden weight are times its columns."""
-    hidden = next(
-        (spec.shape for name, spec in owns.items() if name.startswith("weight_hh") and len(spec.shape) == 2), (4, 1)
-    )
-    return {4: "LSTM", 3: "GRU"}.get(hidden[0] // max(hidden[1], 1), "RNN")
-
-
-def _infer_mindspore(names: set[str], owns: Mapping[str, Spec]) -> tuple[str, Layer, float, str]:
+def _infer_mindspore(names: set[str], owns: Mapping[str, Spec]) -> Guess:
     if names & {"moving_mean", "moving_variance", "gamma", "beta"}:
         kind = "BatchNorm2d" if names & {"moving_mean", "moving_variance"} else "LayerNorm"
         return kind, MINDSPORE[kind], 0.9, "its names are a norm's"

@@ -11,6 +11,7 @@ looked up in a table and never called by name.
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 from collections.abc import Mapping
@@ -27,43 +28,13 @@ CONV1D = "troubleshooter.migrator.mapping_relation.weight_adapter.trans_conv1d_w
 _OURS = "twintrace: "  # before steps for which TroubleShooter has no function
 
 
-def write_map(map: WeightMap, path: str | os.PathLike[str]) -> None:
+def write_weight_map(map: WeightMap, path: str | os.PathLike[str]) -> None:
     """Write a map, for reading and editing."""
-    content = {
-        "format": FORMAT,
-        "version": VERSION,
-        "left": map.left,
-        "right": map.right,
-        "pairs": [_pair(pair) for pair in map.pairs],
-        "only_left": [_alone(item) for item in map.only_left],
-        "only_right": [_alone(item) for item in map.only_right],
-        "ambiguous": [
-            {
-                "left": list(item.left),
-                "right": list(item.right),
-                "because": item.because,
-                "suggestion": [_pair(pair) for pair in item.suggestion],
-            }
-            for item in map.ambiguous
-        ],
-        "misfits": list(map.misfits),
-    }
-    _write(content, path)
 
+    def told(fields: list[tuple[str, Any]]) -> dict[str, Any]:
+        return {name: value for name, value in fields if (name, value) != ("neutral", None)}
 
-def _pair(pair: Pair) -> dict[str, Any]:
-    return {
-        "left": list(pair.left),
-        "right": pair.right,
-        "steps": list(pair.steps),
-        "confidence": pair.confidence,
-        "because": pair.because,
-    }
-
-
-def _alone(item: Unpaired) -> dict[str, Any]:
-    told = {"name": item.name, "because": item.because, "harmless": item.harmless}
-    return told if item.neutral is None else told | {"neutral": item.neutral}
+    _write({"format": FORMAT, "version": VERSION, **dataclasses.asdict(map, dict_factory=told)}, path)
 
 
 def _write(content: Any, path: str | os.PathLike[str]) -> None:
@@ -72,7 +43,7 @@ def _write(content: Any, path: str | os.PathLike[str]) -> None:
 
 
 def read_map(path: str | os.PathLike[str]) -> WeightMap:
-    """Read a map of either kind. WeightsError names what is wrong in it."""
+    """Read a map of either kind. WeightsError names the fault in it."""
     try:
         content = json.loads(Path(path).read_bytes(), object_pairs_hook=_no_twins)
     except FileNotFoundError:
@@ -82,7 +53,9 @@ def read_map(path: str | os.PathLike[str]) -> WeightMap:
     except (ValueError, RecursionError) as error:
         raise WeightsError(f"{path}: is not JSON ({error}).") from None
     if isinstance(content, list):
-        return _theirs(content, str(path))
+        if len(content) != 2:
+            raise WeightsError(f"{path}: expected two dicts, names and functions, got a list of {len(content)}.")
+        return from_troubleshooter(content[0], content[1], str(path))
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         raise WeightsError(
             f'{path}: is no weight map: expected {{"format": {FORMAT!r}, …}} or TroubleShooter\'s two dicts.'
@@ -90,6 +63,14 @@ def read_map(path: str | os.PathLike[str]) -> WeightMap:
     if content.get("version") != VERSION:
         raise WeightsError(f"{path}: version {content.get('version')!r} of a weight map; this release reads {VERSION}.")
     where = str(path)
+    known = {"format", "version", *(field.name for field in dataclasses.fields(WeightMap))}
+    if not set(content) <= known:
+        unknown = ", ".join(sorted(set(content) - known))
+        raise WeightsError(f"{where}: unknown keys {unknown}; known are {', '.join(sorted(known))}.")
+    ambiguous = [
+        Ambiguity(tuple(_list(item, "left", where)), tuple(_list(item, "right", where)), _text(item, "because", where))
+        for item in _list(content, "ambiguous", where)
+    ]
     return checked(
         WeightMap(
             _text(content, "left", where),
@@ -97,17 +78,10 @@ def read_map(path: str | os.PathLike[str]) -> WeightMap:
             tuple(_read_pair(item, f"{where}: pairs[{n}]") for n, item in enumerate(_list(content, "pairs", where))),
             _read_alone(content, "only_left", where),
             _read_alone(content, "only_right", where),
-            tuple(
-                Ambiguity(
-                    tuple(_list(item, "left", where)), tuple(_list(item, "right", where)), _text(item, "because", where)
-                )
-                for item in _list(content, "ambiguous", where)
-            ),
+            tuple(ambiguous),
             tuple(_list(content, "misfits", where)),
         ),
         where,
-        known={"format", "version", "left", "right", "pairs", "only_left", "only_right", "ambiguous", "misfits"},
-        found=content,
     )
 
 
@@ -120,10 +94,9 @@ def _no_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _read_pair(item: Any, where: str) -> Pair:
-    if not isinstance(item, dict) or not set(item) <= {"left", "right", "steps", "confidence", "because"}:
-        unknown = (
-            sorted(set(item) - {"left", "right", "steps", "confidence", "because"}) if isinstance(item, dict) else item
-        )
+    known = {field.name for field in dataclasses.fields(Pair)}
+    if not isinstance(item, dict) or not set(item) <= known:
+        unknown = sorted(set(item) - known) if isinstance(item, dict) else item
         raise WeightsError(f"{where}: expected left, right, steps, confidence and because, got {unknown}.")
     left = item.get("left")
     left = [left] if isinstance(left, str) else left
@@ -147,15 +120,9 @@ def _read_alone(content: Mapping[str, Any], key: str, where: str) -> tuple[Unpai
     found = []
     for number, item in enumerate(_list(content, key, where)):
         here = f"{where}: {key}[{number}]"
-        neutral = item.get("neutral") if isinstance(item, dict) else None
-        found.append(
-            Unpaired(
-                _text(item, "name", here),
-                str(item.get("because", "")),
-                item.get("harmless") is True,
-                float(neutral) if isinstance(neutral, int | float) else None,
-            )
-        )
+        name, neutral = _text(item, "name", here), item.get("neutral")
+        value = float(neutral) if isinstance(neutral, int | float) else None
+        found.append(Unpaired(name, str(item.get("because", "")), item.get("harmless") is True, value))
     return tuple(found)
 
 
@@ -173,14 +140,8 @@ def _list(content: Mapping[str, Any], key: str, where: str) -> list[Any]:
     return found
 
 
-def checked(
-    map: WeightMap, where: str, known: set[str] | None = None, found: Mapping[str, Any] | None = None
-) -> WeightMap:
+def checked(map: WeightMap, where: str) -> WeightMap:
     """The map, if it does not contradict itself."""
-    if known is not None and found is not None and not set(found) <= known:
-        raise WeightsError(
-            f"{where}: unknown keys {', '.join(sorted(set(found) - known))}; known are {', '.join(sorted(known))}."
-        )
     makers: dict[str, tuple[str, ...]] = {}
     for pair in map.pairs:
         if pair.right in makers:
@@ -198,7 +159,7 @@ def checked(
 
 
 def to_troubleshooter(map: WeightMap) -> tuple[dict[str, str | None], dict[str, str]]:
-    """(names, functions) as TroubleShooter keeps them. What is made with another has no name of its own: None."""
+    """(names, functions) as TroubleShooter keeps them. A weight that is merged into another has no name of its own: None."""
     names: dict[str, str | None] = {}
     values: dict[str, str] = {}
     for pair in map.pairs:
@@ -239,12 +200,6 @@ def from_troubleshooter(names: Any, values: Any, where: str = "weight_map") -> W
         left, steps = _function(values.get(source), source, where)
         pairs.append(Pair((*left, source), target, steps, 1.0, "as the map says"))
     return checked(WeightMap("torch", "mindspore", tuple(pairs), tuple(alone)), where)
-
-
-def _theirs(content: list[Any], where: str) -> WeightMap:
-    if len(content) != 2:
-        raise WeightsError(f"{where}: expected two dicts, names and functions, got a list of {len(content)}.")
-    return from_troubleshooter(content[0], content[1], where)
 
 
 def _function(name: Any, source: str, where: str) -> tuple[list[str], tuple[str, ...]]:

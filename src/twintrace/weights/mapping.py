@@ -6,7 +6,7 @@
     encoder.0.norm.counter     i64    –                          only left, because …
     head.a.weight, head.b.weight      out.x.weight, out.y.weight ambiguous: alike, and nothing tells them apart
 
-Whole layers are paired, not single weights: what a layer's weights are called follows from its class (`layers.py`). Layers are
+Whole layers are paired, not single weights: the names of a layer's weights follow from its class (`layers.py`). Layers are
 paired by path; by path but for a prefix; then, place by place (`places.py`), by the words of their names (`wording.py`), by
 their numbers, by being the only ones that are left; by the order of use, where traces tell it (`uses.py`); by equal values
 (`equality.py`). The rest is told, with a suggestion. Resemblance of names decides nothing, nor does the order
@@ -16,7 +16,7 @@ of a file.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -120,16 +120,12 @@ class _Matcher:
                 self._pair(left, right, PATH, "same path")
 
     def _fits(self, left: Group, right: Group) -> bool:
-        """Could they be one layer? Most of what both have must have the same shape."""
+        """True if they could be one layer: most of their common weights have the same shape."""
         if self._look(left) == self._look(right):
             return True
         common = [role for role in left.items if role in right.items]
-        good = [
-            role
-            for role in common
-            if steps_between(left.items[role], right.items[role], live=self.with_kind) is not None
-        ]
-        return bool(good) and 2 * len(good) >= len(common)
+        fits = [steps_between(left.items[role], right.items[role], live=self.with_kind) is not None for role in common]
+        return any(fits) and 2 * sum(fits) >= len(common)
 
     def _shifted(self) -> set[str]:
         """Paths that end in numbers which are not the same on both sides: `1` here may be `2` there."""
@@ -169,14 +165,8 @@ class _Matcher:
             for depth in range(1, min(len(parts), 5))
         )
         total = len(self.open[side])
-        return [
-            "",
-            *(
-                prefix
-                for prefix, count in counts.items()
-                if count == total or (2 * count >= total and not any(part.isdigit() for part in prefix.split(".")))
-            ),
-        ]
+        named = {prefix for prefix in counts if not any(part.isdigit() for part in prefix.split("."))}
+        return ["", *(p for p, count in counts.items() if count == total or (2 * count >= total and p in named))]
 
     def _with_prefixes(self, one: str, two: str) -> Iterator[tuple[Group, Group]]:
         for path, left in self.open[0].items():
@@ -191,12 +181,16 @@ class _Matcher:
 
     # in the same place, and alike
 
-    def _cells(self) -> dict[Any, tuple[list[Group], list[Group]]]:
-        """The open layers of both sides that have the same place and look alike."""
+    def _cells(
+        self, place: Callable[[int, Group], Any] | None = None, but: tuple[Container[str], Container[str]] = ((), ())
+    ) -> dict[Any, tuple[list[Group], list[Group]]]:
+        """The open layers of both sides that have the same place and look alike, by both."""
         cells: dict[Any, tuple[list[Group], list[Group]]] = {}
         for side in (0, 1):
             for path, group in self.open[side].items():
-                cells.setdefault((self.places.at[side].get(path, 0), self._look(group)), ([], []))[side].append(group)
+                if path not in but[side]:
+                    key = ((place or self._place)(side, group), self._look(group))
+                    cells.setdefault(key, ([], []))[side].append(group)
         return cells
 
     def _by_wording(self) -> None:
@@ -242,15 +236,13 @@ class _Matcher:
     def _the_rest(self) -> None:
         """The only layers of their look that are left somewhere, if as many of each look are left there on both sides."""
         for where, place in (("place", self._place), ("company", self._company)):
-            cells: dict[Any, dict[Any, tuple[list[Group], list[Group]]]] = {}
-            for side in (0, 1):
-                for group in self.open[side].values():
-                    looks = cells.setdefault(place(side, group), {})
-                    looks.setdefault(self._look(group), ([], []))[side].append(group)
-            for looks in cells.values():
-                lone = [cell for cell in looks.values() if len(cell[0]) != len(cell[1])]
+            places: dict[Any, list[tuple[list[Group], list[Group]]]] = {}
+            for (at, _), cell in self._cells(place).items():
+                places.setdefault(at, []).append(cell)
+            for cells in places.values():
+                lone = [cell for cell in cells if len(cell[0]) != len(cell[1])]
                 if all(self._idle(side, group) for cell in lone for side in (0, 1) for group in cell[side]):
-                    for ones, others in looks.values():
+                    for ones, others in cells:
                         if len(ones) == len(others) == 1 and self._eliminated(ones[0], others[0]):
                             self._pair(ones[0], others[0], REST, f"the only {ones[0]} in its {where} that is left")
         if self.uses is not None:
@@ -266,7 +258,8 @@ class _Matcher:
         path = group.path
         while path:
             path = path.rpartition(".")[0]
-            near = frozenset(number for number, match in enumerate(self.found) if _within(match.sides[side].path, path))
+            inside = [f"{match.sides[side].path}.".startswith(f"{path}." if path else "") for match in self.found]
+            near = frozenset(number for number, own in enumerate(inside) if own)
             if near:
                 return self._place(side, group), near
         return (side, group.path)
@@ -315,23 +308,13 @@ class _Matcher:
             noted[0].update(group.path for group in wholes)
             noted[1].update(group.path for group in parts)
         for anywhere in (False, True):
-            cells: dict[Any, tuple[list[Group], list[Group]]] = {}
-            for side in (0, 1):
-                for path, group in self.open[side].items():
-                    if path not in noted[side]:
-                        place = 0 if anywhere else self._place(side, group)
-                        cells.setdefault((place, self._look(group)), ([], []))[side].append(group)
-            for ones, others in cells.values():
+            for ones, others in self._cells((lambda side, group: 0) if anywhere else None, noted).values():
                 if ones and others:
                     doubt = self._doubtful(ones[0], others[0], named=False) if len(ones) == len(others) == 1 else ""
                     because = doubt or f"{len(ones)} and {len(others)} {ones[0]}s that nothing tells apart"
                     self.unclear.append(Unclear(ones, others, because))
                     noted[0].update(group.path for group in ones)
                     noted[1].update(group.path for group in others)
-
-
-def _within(path: str, module: str) -> bool:
-    return not module or path == module or path.startswith(f"{module}.")
 
 
 def _telling(names: Sequence[Wording]) -> list[Wording]:

@@ -1,10 +1,10 @@
-"""From layers to weights: what becomes of each weight of two layers that belong together, and what is left over.
+"""From layers to weights: the result of each weight of two paired layers, and leftovers.
 
     conv      weight -> weight, bias -> bias          by role, and how one layout becomes the other
     fc        weight.g + weight.v -> weight           length and direction made one
     norm      – -> gamma                              one framework always has it: it must be 1
 
-What is not carried over is told with its reason, and with a hint where one side keeps in one piece what the other keeps in several.
+Weights that stay behind are told with the reason.
 """
 
 from __future__ import annotations
@@ -50,12 +50,7 @@ def to_weights(
 
 class _Writer:
     def __init__(
-        self,
-        left: State,
-        right: State,
-        found: Sequence[Match],
-        unclear: Sequence[Unclear],
-        fused: Sequence[Pair],
+        self, left: State, right: State, found: Sequence[Match], unclear: Sequence[Unclear], fused: Sequence[Pair]
     ) -> None:
         self.left, self.right, self.found, self.unclear, self.fused = left, right, found, unclear, fused
         self.live = left.live and right.live
@@ -88,13 +83,20 @@ class _Writer:
             ambiguous.append(Ambiguity(*names, unclear.because, suggestion))
             used[0].update(names[0])
             used[1].update(names[1])
-        alone = self._alone(self.left, self.right, used[0]), self._alone(self.right, self.left, used[1])
-        return WeightMap(self.left.label, self.right.label, tuple(pairs), *alone, tuple(ambiguous), tuple(self.misfits))
+        sides = ((self.left, self.right, used[0]), (self.right, self.left, used[1]))
+        alone = [
+            tuple(self._unpaired(item, state, other) for item in state.items.values() if item.name not in seen)
+            for state, other, seen in sides
+        ]
+        return WeightMap(
+            self.left.label, self.right.label, tuple(pairs), alone[0], alone[1], tuple(ambiguous), tuple(self.misfits)
+        )
 
     def _weights(self, left: Group, right: Group, confidence: float, because: str) -> Iterator[Pair]:
         if not left.items.keys() & right.items.keys():
             yield from self._reshaped(left, right, confidence, because)
             return
+        sure = round(confidence, 2)
         for role, item in left.items.items():
             other = right.items.get(role)
             if other is not None:
@@ -102,26 +104,16 @@ class _Writer:
                 if steps is None:
                     self.misfits.append(f"{item.name} is {item.spec}, {other.name} is {other.spec}")
                 else:
-                    yield self._doubted(
-                        Pair((item.name,), other.name, steps, round(confidence, 2), because), item, other
-                    )
+                    yield self._doubted(Pair((item.name,), other.name, steps, sure, because), item, other)
         if "weight.v" in left.items and "weight" in right.items and "weight.g" in left.items:
             g, v, w = left.items["weight.g"], left.items["weight.v"], right.items["weight"]
             steps = (f"weight_norm {dimension(g, v)}", *w.layout)
-            yield Pair(
-                (g.name, v.name), w.name, steps, round(confidence, 2), f"{because}; length and direction made one"
-            )
+            yield Pair((g.name, v.name), w.name, steps, sure, f"{because}; length and direction made one")
         if "weight.v" in right.items and "weight" in left.items and "weight.g" in right.items:
             w, g, v = left.items["weight"], right.items["weight.g"], right.items["weight.v"]
             undo = inverse(w.layout) or ()
-            yield Pair((w.name,), v.name, undo, round(confidence, 2), f"{because}; as the direction")
-            yield Pair(
-                (w.name,),
-                g.name,
-                (*undo, f"lengths {dimension(g, v)}"),
-                round(confidence, 2),
-                f"{because}; its lengths",
-            )
+            yield Pair((w.name,), v.name, undo, sure, f"{because}; as the direction")
+            yield Pair((w.name,), g.name, (*undo, f"lengths {dimension(g, v)}"), sure, f"{because}; its lengths")
 
     def _doubted(self, pair: Pair, left: Item, right: Item) -> Pair:
         """A square matrix of a class that is not known may be kept transposed: nothing but its values would tell."""
@@ -150,12 +142,6 @@ class _Writer:
                 used[1].add(item.name)
                 yield replace(pair, right=item.name, because=f"tied to {item.same_as}")
 
-    def _alone(self, state: State, other: State, used: set[str]) -> tuple[Unpaired, ...]:
-        return tuple(self._unpaired(item, state, other) for item in state.items.values() if item.name not in used)
-
-    def _has_weight(self, item: Item, state: State) -> bool:
-        return any(other.path == item.path and other.role == "weight" for other in state.items.values())
-
     def _unpaired(self, item: Item, state: State, other: State) -> Unpaired:
         partner = next((p for p in self.found if p.sides[state is self.right].path == item.path), None)
         if item.same_as is not None:
@@ -163,7 +149,8 @@ class _Writer:
         if item.counter:
             return Unpaired(item.name, f"a count of batches, which {other.framework} does not keep here", harmless=True)
         derived = derivation(item, state)
-        if derived and not (derived == ZEROS and partner is None and self._has_weight(item, state)):
+        weighted = any(other.path == item.path and other.role == "weight" for other in state.items.values())
+        if derived and not (derived == ZEROS and partner is None and weighted):
             return Unpaired(item.name, f"{derived}: it is not needed", harmless=True)
         if partner is not None and item.role in item.rule.neutral:
             value = item.rule.neutral[item.role]

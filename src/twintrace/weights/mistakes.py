@@ -1,4 +1,4 @@
-"""The mistake in a weight that is not what it should be: a sentence, out of the two arrays.
+"""The mistake in a wrong weight: a sentence, out of the two arrays.
 
     expected            found
     [[1, 2], [3, 4]]    [[1, 3], [2, 4]]     is transposed
@@ -6,7 +6,7 @@
     bn.weight           bn.bias's values     and its partner the other way round: the two are swapped
     anything            all 0                is all 0: it was never loaded, or was reset
 
-Hypotheses are tried from the most special to the most general; each is tested exactly on the values, so what is said is so.
+Hypotheses are tried from the most special to the most general; each is tested exactly on the values, so the sentence is true.
 The last one always holds: other values, and how far they are.
 """
 
@@ -25,10 +25,8 @@ from .transforms import cast
 
 Array = np.ndarray[Any, Any]
 _GATES = {
-    "lstm": (4, "gates i f g o"),
-    "lstm_cell": (4, "gates i f g o"),
-    "gru": (3, "gates r z n"),
-    "gru_cell": (3, "gates r z n"),
+    **dict.fromkeys(("lstm", "lstm_cell"), (4, "gates i f g o")),
+    **dict.fromkeys(("gru", "gru_cell"), (3, "gates r z n")),
     "attention": (3, "query, key and value"),
 }
 
@@ -53,13 +51,11 @@ def _other_shape(one: Array, two: Array) -> Iterator[str]:
             yield f"is transposed: its axes are in the order {' '.join(map(str, axes))}"
     if one.size == two.size and np.array_equal(one.reshape(-1), two.reshape(-1)):
         yield f"has the right values in the shape {list(two.shape)} instead of {list(one.shape)}"
-    if one.ndim == two.ndim and all(small <= large for small, large in zip(two.shape, one.shape, strict=True)):
-        part = one[tuple(slice(size) for size in two.shape)]
-        if np.array_equal(part, two):
+    if one.ndim == two.ndim:
+        inner = tuple(map(slice, map(min, one.shape, two.shape)))
+        if one[inner].shape == two.shape and np.array_equal(one[inner], two):
             yield f"is cut off: {list(two.shape)} of {list(one.shape)}"
-    if one.ndim == two.ndim and all(small <= large for small, large in zip(one.shape, two.shape, strict=True)):
-        part = two[tuple(slice(size) for size in one.shape)]
-        if np.array_equal(part, one):
+        elif two[inner].shape == one.shape and np.array_equal(two[inner], one):
             yield f"is padded: {list(two.shape)} where {list(one.shape)} was expected"
 
 
@@ -80,11 +76,8 @@ def _axes(one: Array, two: Array, kind: str) -> Iterator[str]:
         for axes in itertools.permutations(range(one.ndim)):
             turned = np.transpose(one, axes)
             if turned.shape == two.shape and np.array_equal(turned, two):
-                yield (
-                    "is transposed"
-                    if one.ndim == 2
-                    else f"is transposed: its axes are in the order {' '.join(map(str, axes))}"
-                )
+                order = "" if one.ndim == 2 else f": its axes are in the order {' '.join(map(str, axes))}"
+                yield f"is transposed{order}"
 
 
 def _mirrored(one: Array, two: Array, kind: str) -> Iterator[str]:
@@ -117,15 +110,11 @@ def _rolled(one: Array, two: Array, kind: str) -> Iterator[str]:
 
 def _reordered(one: Array, two: Array, kind: str) -> Iterator[str]:
     for axis in range(min(one.ndim, 2)):
-        rows = [np.moveaxis(side, axis, 0).reshape(side.shape[axis], -1) for side in (one, two)]
-        if one.ndim > 1 and _same_rows(*rows):
+        rows = [sorted(row.tobytes() for row in np.moveaxis(side, axis, 0)) for side in (one, two)]
+        if one.ndim > 1 and rows[0] == rows[1]:
             yield f"has its slices along axis {axis} in another order"
     if one.size == two.size and np.array_equal(np.sort(one, axis=None), np.sort(two, axis=None)):
         yield "has the right elements in another order (reshaped where it should have been transposed, or the like)"
-
-
-def _same_rows(one: Array, two: Array) -> bool:
-    return sorted(row.tobytes() for row in one) == sorted(row.tobytes() for row in two)
 
 
 def _rounded(one: Array, two: Array, kind: str) -> Iterator[str]:

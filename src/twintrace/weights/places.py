@@ -13,6 +13,7 @@ or the other way round where the sizes say so: the decoder of an autoencoder is 
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 from collections import Counter
@@ -180,7 +181,7 @@ def places(
 ) -> Places:
     """The places of two nets' layers.
 
-    look        what a layer is, equal for layers that could be the same one
+    look        signature of a layer, equal for layers that could be the same one
     in_order    pairs layers by the order of their use, where that is known; it comes before that of numbers
     """
     found = Places()
@@ -209,7 +210,12 @@ def _lay(
                 _lay(found, first, second, deep, look, in_order)
         done = {id(one) for pair in pairs for one in pair[:2]}
         # what has no counterpart is looked into: its branches may have one
-        sides = [[inner for series in side if id(series) not in done for inner in _inside(series)] for side in sides]
+        rest = [[series for series in side if id(series) not in done] for side in sides]
+        sides = [[], []]
+        for inner, others in zip(sides, rest, strict=True):
+            for series in others:
+                for number, node in enumerate(series.members):
+                    inner += node.series((*series.above, str(number)))
 
 
 def _by_use(one: _Series, two: _Series, look: Look, in_order: InOrder) -> list[tuple[_Node, _Node]]:
@@ -226,14 +232,12 @@ def _by_use(one: _Series, two: _Series, look: Look, in_order: InOrder) -> list[t
     return [(nodes[0][a], nodes[1][b]) for a, b in in_order(list(nodes[0]), list(nodes[1]))]
 
 
-def _inside(series: _Series) -> Iterator[_Series]:
-    for number, member in enumerate(series.members):
-        yield from member.series((*series.above, str(number)))
-
-
 def _paired(left: Sequence[_Series], right: Sequence[_Series], look: Look) -> list[tuple[_Series, _Series, bool]]:
     """(left, right, numbered the other way round) for series that are each other's only counterpart, by size, then by name."""
-    fits = [(one, two, backwards) for one in left for two in right for backwards in _ways(one, two, look)]
+    fits = []
+    for one, two in itertools.product(left, right):
+        ways = [backwards for backwards in (False, True) if _alike(one, two, backwards, look)]
+        fits += [(one, two, backwards) for backwards in ways[:1]]
     named = [fit for fit in fits if _name(fit[0]) == _name(fit[1])]
     found: list[tuple[_Series, _Series, bool]] = []
     for candidates in (fits, named, fits):
@@ -249,15 +253,10 @@ def _name(series: _Series) -> frozenset[str]:
     return wording(series.above).without(WEAK).words
 
 
-def _ways(left: _Series, right: _Series, look: Look) -> list[bool]:
-    """[False] if the branches can be each other's in the order of their numbers, [True] if backwards only."""
-    if len(left.members) != len(right.members):
-        return []
-    return [backwards for backwards in (False, True) if _alike(left, right, backwards, look)][:1]
-
-
 def _alike(left: _Series, right: _Series, backwards: bool, look: Look) -> bool:
     """Could the branches be each other's in this order? Those of one layer each must look alike, not only be as large."""
+    if len(left.members) != len(right.members):
+        return False
     for one, two in zip(left.members, right.members[::-1] if backwards else right.members, strict=True):
         single = len(one.groups) == len(two.groups) == 1
         if not _near(one.size, two.size) or (single and look(one.groups[0]) != look(two.groups[0])):

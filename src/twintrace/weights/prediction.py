@@ -22,7 +22,7 @@ def predict(
     """The map to a net of another framework that is built alike, given one side only.
 
     mint     name the weights as mindspore.mint.nn does, not as mindspore.nn
-    rename   what to make of each name
+    rename   makes another name of each
     """
     pairs, alone, ambiguous = [], [], []
     taken: dict[str, str] = {}

@@ -1,17 +1,10 @@
-"""PyTorch's checkpoint files, read and written without torch, and without running anything that is in them.
-
-A `.pth` file is a pickle: a little program that, when it is run, may call any function. Here it is not run. Its
-instructions are read (`pickletools` only parses) and interpreted by a machine that knows dicts, lists, tuples, numbers,
-texts and tensors, and nothing else. Objects of other classes are kept as what the pickle says of them: the name of the class, and
-their attributes. A call of any other function ends the reading with its name.
+"""PyTorch's checkpoint files, read and written without torch, and without running anything that is in them (`pickles.py`).
 
     archive/data.pkl      OrderedDict of _rebuild_tensor_v2(storage "0", offset, shape, strides, …)
     archive/data/0        the bytes of storage "0"
     archive/byteorder     little
 
-A file that holds a whole module (`torch.save(net, …)`) is read the same way: a module's attributes are its parameters, buffers and
-submodules, by name, and that is a state dict. The format from before 2020 (five pickles, then the storages) is read too. What
-must be run to be known (a tensor that a function of the file's own makes) is `trust=True`, and torch's affair.
+The format from before 2020 (five pickles, then the storages) is read too.
 """
 
 from __future__ import annotations
@@ -19,98 +12,27 @@ from __future__ import annotations
 import os
 import pickletools
 import struct
-import sys
 import zipfile
-from collections.abc import Callable, Generator, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Generator, Mapping
 from pathlib import Path
 from typing import IO, Any, BinaryIO
 from zlib import crc32
 
 import numpy as np
 
-from ..model.dtypes import LONG_NAMES
 from ..model.errors import CheckpointError
 from ..model.tensors import DTYPES, Spec
 from ..store.arrays import STORAGE, nbytes
 from .extents import Checkpoint, Extent, Stored, check
+from .pickles import DTYPE_NAMES, STORAGES, PickledTensor, interpret, state_dict
 
-STORAGES = {
-    "DoubleStorage": "f64", "FloatStorage": "f32", "HalfStorage": "f16", "BFloat16Storage": "bf16", "LongStorage": "i64",
-    "IntStorage": "i32", "ShortStorage": "i16", "CharStorage": "i8", "ByteStorage": "u8", "BoolStorage": "b8",
-    "ComplexFloatStorage": "c64", "ComplexDoubleStorage": "c128",
-}  # fmt: skip
-DTYPE_NAMES = {long: name for name, long in LONG_NAMES.items()}
-# Classes that training loops put beside the weights and that are read as something without contents.
-INERT = {
-    "argparse.Namespace", "pathlib.PosixPath", "pathlib.WindowsPath", "pathlib._local.PosixPath", "datetime.datetime",
-    "numpy.dtype", "numpy.ndarray", "numpy.core.multiarray.scalar", "numpy._core.multiarray.scalar",
-    "numpy.core.multiarray._reconstruct", "numpy._core.multiarray._reconstruct", "_codecs.encode", "torch.Size",
-    "torch.device", "torch.Generator", "collections.defaultdict", "collections.Counter", "builtins.complex", "builtins.slice",
-    "builtins.range", "builtins.bytearray", "builtins.frozenset", "builtins.getattr", "builtins.object", "collections.deque",
-    "datetime.date", "datetime.timedelta", "datetime.timezone", "decimal.Decimal",
-    "fractions.Fraction", "functools.partial", "uuid.UUID",
-    "types.SimpleNamespace", "operator.attrgetter", "operator.itemgetter", "operator.methodcaller", "re._compile",
-}  # fmt: skip
-_NEW_OBJECT = ("copyreg._reconstructor", "copyreg.__newobj__")
-_NAMES_BEFORE_2008 = {"__builtin__": "builtins", "copy_reg": "copyreg"}  # Python 2's, which protocol 2 writes
-# Where training loops put the state dict, the likeliest first.
-USUAL = ("state_dict", "model_state_dict", "model", "net", "module", "weights", "params")
-_MOST_STEPS = 20_000_000
 _LARGEST_PROGRAM = 256 << 20  # a state dict of a million tensors has less
 _ALIGNMENT = 64  # torch's own: what is mapped into memory begins on a cache line
 
 
-@dataclass(frozen=True, slots=True)
-class _Storage:
-    key: str
-    dtype: str | None  # None: bytes, whose type the tensor says
-    numel: int
-
-
-@dataclass(frozen=True, slots=True)
-class _Tensor:
-    storage: _Storage
-    offset: int
-    shape: tuple[int, ...]
-    strides: tuple[int, ...]
-    dtype: str
-
-
-@dataclass(frozen=True, slots=True)
-class _Global:
-    name: str
-
-
-class _Inert:
-    """Something whose contents do not matter here."""
-
-
-class _Object:
-    """An object of a class that is not known here: what the pickle says of it. Nothing of the class is looked up."""
-
-    __slots__ = ("attributes", "entries", "kind")
-
-    def __init__(self, kind: str) -> None:
-        self.kind = kind
-        self.attributes: dict[Any, Any] = {}
-        self.entries: dict[Any, Any] = {}
-
-    @property
-    def is_module(self) -> bool:
-        """Has it what every torch.nn.Module has?"""
-        return all(isinstance(self.attributes.get(name), dict) for name in ("_parameters", "_buffers", "_modules"))
-
-
-_INERT = _Inert()
-_ADVICE = (
-    "Save the weights alone: torch.save(net.state_dict(), …). If you trust whoever wrote the file, say trust=True (--trust, or "
-    "TWINTRACE_TRUST=1 in the environment): then torch loads it, and runs what is in it."
-)
-_PROGRAMS: dict[bytes, _Tensor] = {}
+_PROGRAMS: dict[bytes, PickledTensor] = {}
 _MOST_PROGRAMS = 1024
 _SMALL = 1 << 22
-_MARK = object()
 
 
 def is_zip(head: bytes) -> bool:
@@ -127,7 +49,7 @@ def read(path: Path, *, key: str | None = None) -> Checkpoint:
     """The index of a file. `key` is the way to the state dict in a checkpoint that holds several: `model.ema`."""
     with path.open("rb") as file:
         tree, storages = _read_legacy(path, file) if is_legacy(file.read(1)) else _read_zip(path, file)
-    state, notes = _state_dict(path, tree, key)
+    state, notes = state_dict(path, tree, key)
     stored: dict[str, Stored] = {}
     aliases: dict[str, str] = {}
     owners: dict[tuple[Any, ...], str] = {}
@@ -142,19 +64,26 @@ def read(path: Path, *, key: str | None = None) -> Checkpoint:
     return Checkpoint(str(path), "pth", stored, aliases, tuple(notes), {"format": "pt"})
 
 
-def read_tensor(path: Path) -> tuple[np.ndarray[Any, Any], str]:
-    """The tensor of a file that holds one and nothing else: the array in its storage type, and its element type."""
-    with path.open("rb") as file:
-        quick = _read_small(file.read()) if os.fstat(file.fileno()).st_size <= _SMALL else None
-        if quick is not None:
-            return quick
-        file.seek(0)
-        tree, storages = _read_legacy(path, file) if is_legacy(file.read(1)) else _read_zip(path, file)
-    if not isinstance(tree, _Tensor):
-        raise CheckpointError(f"{path}: holds a {type(tree).__name__}, expected one tensor.")
-    stored = _stored(path, "tensor", tree, storages)
-    check(path, "tensor", stored, {})
-    return Checkpoint(str(path), "pth", {"tensor": stored}).read("tensor"), stored.spec.dtype
+def read_tensor(path: str | os.PathLike[str]) -> tuple[np.ndarray[Any, Any], str]:
+    """The one tensor that `torch.save(tensor, path)` wrote: the array in its storage type, and its element type.
+
+    Without torch, and without running anything that is in the file. CheckpointError names the fault.
+    """
+    where = Path(path)
+    try:
+        with where.open("rb") as file:
+            quick = _read_small(file.read()) if os.fstat(file.fileno()).st_size <= _SMALL else None
+            if quick is not None:
+                return quick
+            file.seek(0)
+            tree, storages = _read_legacy(where, file) if is_legacy(file.read(1)) else _read_zip(where, file)
+        if not isinstance(tree, PickledTensor):
+            raise CheckpointError(f"{where}: holds a {type(tree).__name__}, expected one tensor.")
+        stored = _stored(where, "tensor", tree, storages)
+        check(where, "tensor", stored, {})
+        return Checkpoint(str(where), "pth", {"tensor": stored}).read("tensor"), stored.spec.dtype
+    except OSError as error:
+        raise CheckpointError(f"{where}: cannot be read ({error.strerror}).") from None
 
 
 def _read_small(raw: bytes) -> tuple[np.ndarray[Any, Any], str] | None:
@@ -198,7 +127,7 @@ def _read_small(raw: bytes) -> tuple[np.ndarray[Any, Any], str] | None:
     return np.frombuffer(values, STORAGE[spec.dtype]).reshape(spec.shape), spec.dtype
 
 
-def _stored(path: Path, name: str, tensor: _Tensor, storages: Mapping[str, Extent]) -> Stored:
+def _stored(path: Path, name: str, tensor: PickledTensor, storages: Mapping[str, Extent]) -> Stored:
     extent = storages.get(tensor.storage.key)
     if extent is None:
         raise CheckpointError(
@@ -227,108 +156,13 @@ def _stored(path: Path, name: str, tensor: _Tensor, storages: Mapping[str, Exten
     return Stored(spec, (part,), None if _is_row_major(tensor) else tensor.strides)
 
 
-def _is_row_major(tensor: _Tensor) -> bool:
+def _is_row_major(tensor: PickledTensor) -> bool:
     expected = 1
     for size, stride in zip(reversed(tensor.shape), reversed(tensor.strides), strict=True):
         if size != 1 and stride != expected:
             return False
         expected *= size
     return True
-
-
-# Which of the things in the file are the weights --------------------------------------------------------------------
-
-
-def _state_dict(path: Path, tree: Any, key: str | None) -> tuple[dict[str, _Tensor], list[str]]:
-    if isinstance(tree, _Tensor):
-        raise CheckpointError(f"{path}: holds one tensor without a name, expected a state dict (names and tensors).")
-    notes: list[str] = []
-    tree = _opened(path, tree, notes)
-    if not isinstance(tree, dict):
-        what = tree.kind if isinstance(tree, _Object) else type(tree).__name__
-        raise CheckpointError(f"{path}: holds a {what}, expected a state dict (names and tensors) or a whole module.")
-    where = key
-    if key is not None:
-        for part in key.split("."):
-            if not isinstance(tree, dict) or part not in tree:
-                known = ", ".join(map(str, tree)) if isinstance(tree, dict) else "nothing below it"
-                raise CheckpointError(f"{path}: there is no {key!r}: at {part!r} there are {known}.")
-            tree = _opened(path, tree[part], notes)
-    elif not _tensors(tree):
-        opened: dict[str, tuple[Any, list[str]]] = {}
-        for name, item in tree.items():
-            told: list[str] = []
-            opened[str(name)] = _opened(path, item, told), told
-        found = {name: item for name, (item, _) in opened.items() if isinstance(item, dict) and _tensors(item)}
-        usual = [name for name in USUAL if name in found]
-        if len(found) == 1 or len(usual) == 1:
-            where = usual[0] if usual else next(iter(found))
-            tree = found[where]
-            notes.extend(opened[where][1])
-            others = [str(name) for name in (found if len(found) > 1 else ()) if str(name) != where]
-            notes.append(f"the weights are those under {where!r}" + (f", not {', '.join(others)}" if others else ""))
-        elif found:
-            raise CheckpointError(
-                f"{path}: holds several state dicts, under {', '.join(found)}. Say which: key={next(iter(found))!r}."
-            )
-    state = _tensors(tree) if isinstance(tree, dict) else {}
-    if not state:
-        raise CheckpointError(
-            f"{path}: {f'under {where!r} there are' if where else 'there are'} no named tensors. Expected a state dict, as "
-            f"torch.save(net.state_dict(), …) writes it."
-        )
-    left_out = [str(name) for name in tree if name not in state]
-    if left_out:
-        notes.append(f"not tensors, left out: {', '.join(left_out[:6])}" + (" …" if len(left_out) > 6 else ""))
-    return state, notes
-
-
-def _opened(path: Path, item: Any, notes: list[str]) -> Any:
-    """The state dict of a whole module; the entries of an object that is a dict of its own kind; anything else as it is."""
-    if not isinstance(item, _Object):
-        return item
-    if item.is_module:
-        return _module_state(path, item, notes)
-    return item.entries or item
-
-
-def _module_state(path: Path, root: _Object, notes: list[str]) -> dict[str, Any]:
-    """State dict of a module: parameters and buffers that are kept, by the paths of their modules, in its order."""
-    state: dict[str, Any] = {}
-    hooked: list[str] = []
-    pending: list[tuple[str, _Object, tuple[int, ...]]] = [("", root, (id(root),))]
-    while pending:
-        prefix, module, around = pending.pop()
-        passing = module.attributes.get("_non_persistent_buffers_set")
-        dropped = passing if isinstance(passing, set) else set()
-        for name, tensor in (*module.attributes["_parameters"].items(), *module.attributes["_buffers"].items()):
-            if tensor is None or name in dropped:
-                continue
-            if not isinstance(tensor, _Tensor):
-                kind = tensor.kind if isinstance(tensor, _Object) else type(tensor).__name__
-                raise CheckpointError(
-                    f"{path}: {prefix}{name} is a {kind}, which only its own code makes a tensor of, so it was not loaded, and "
-                    f"nothing in it was run. {_ADVICE}"
-                )
-            state[f"{prefix}{name}"] = tensor
-        if module.attributes.get("_state_dict_hooks"):
-            hooked.append(prefix.rstrip(".") or "the module itself")
-        children = module.attributes["_modules"].items()
-        for name, child in reversed(
-            [(name, child) for name, child in children if isinstance(child, _Object) and child.is_module]
-        ):
-            if id(child) not in around:
-                pending.append((f"{prefix}{name}.", child, (*around, id(child))))
-    notes.append(f"the file holds a whole module ({root.kind}); its weights were read, and nothing in it was run")
-    if hooked:
-        notes.append(
-            f"hooks on the state dict of {', '.join(hooked[:3])} were not run: names may differ from state_dict()"
-        )
-    return state
-
-
-def _tensors(tree: dict[Any, Any]) -> dict[str, _Tensor]:
-    return {name: item for name, item in tree.items() if isinstance(item, _Tensor) and isinstance(name, str)}
 
 
 # Reading ------------------------------------------------------------------------------------------------------------
@@ -371,8 +205,8 @@ def _read_zip(path: Path, file: BinaryIO) -> tuple[Any, dict[str, Extent]]:
             raise CheckpointError(f"{path}: is damaged ({error}); get it again.") from None
     known = _PROGRAMS.get(raw)
     if known is None:
-        known = _interpret(path, pickletools.genops(raw))
-        if isinstance(known, _Tensor):  # a directory of single tensors has few different programs
+        known = interpret(path, pickletools.genops(raw))
+        if isinstance(known, PickledTensor):  # a directory of single tensors has few different programs
             if len(_PROGRAMS) > _MOST_PROGRAMS:
                 _PROGRAMS.clear()
             _PROGRAMS[raw] = known
@@ -395,19 +229,19 @@ def _extent(path: Path, file: BinaryIO, info: zipfile.ZipInfo) -> Extent:
 
 def _read_legacy(path: Path, file: BinaryIO) -> tuple[Any, dict[str, Extent]]:
     file.seek(0)
-    first = _interpret(path, pickletools.genops(file))
+    first = interpret(path, pickletools.genops(file))
     if first != 0x1950A86A20F9469CFC6C:
         raise CheckpointError(
             f"{path}: is a pickle, but not one that torch.save wrote. Expected a .pth file with a state dict."
         )
-    _interpret(path, pickletools.genops(file))
-    system = _interpret(path, pickletools.genops(file))
+    interpret(path, pickletools.genops(file))
+    system = interpret(path, pickletools.genops(file))
     if isinstance(system, dict) and system.get("little_endian") is False:
         raise CheckpointError(f"{path}: was written on a big-endian machine. Save it again on a little-endian one.")
     widths: dict[str, int] = {}
-    tree = _interpret(path, pickletools.genops(file), widths)
+    tree = interpret(path, pickletools.genops(file), widths)
     storages: dict[str, Extent] = {}
-    for key in _interpret(path, pickletools.genops(file)):
+    for key in interpret(path, pickletools.genops(file)):
         raw = file.read(8)
         if len(raw) < 8 or key not in widths:
             raise CheckpointError(f"{path}: ends before storage {key}. It is damaged; get it again.")
@@ -416,262 +250,6 @@ def _read_legacy(path: Path, file: BinaryIO) -> tuple[Any, dict[str, Extent]]:
         file.seek(length, 1)
     return tree, storages
 
-
-def _interpret(path: Path, steps: Iterator[tuple[Any, Any, Any]], widths: dict[str, int] | None = None) -> Any:
-    machine = _Machine(path, {} if widths is None else widths)
-    try:
-        for count, (opcode, argument, _) in enumerate(steps):
-            if count > _MOST_STEPS:
-                raise CheckpointError(f"{path}: more than {_MOST_STEPS} instructions; refused.")
-            if opcode.name == "STOP":
-                return machine.stack.pop()
-            machine.do(opcode.name, argument)
-    except CheckpointError:
-        raise
-    except (ValueError, IndexError, KeyError, TypeError, AttributeError, UnicodeDecodeError, OverflowError) as error:
-        raise CheckpointError(
-            f"{path}: cannot be understood ({type(error).__name__}: {error}). It is damaged."
-        ) from None
-    raise CheckpointError(f"{path}: ends in the middle. It is damaged; get it again.")
-
-
-class _Machine:
-    """Interprets the instructions of a pickle that builds a state dict."""
-
-    def __init__(self, path: Path, widths: dict[str, int]) -> None:
-        self.path, self.widths = path, widths
-        self.stack: list[Any] = []
-        self.memory: dict[int, Any] = {}
-
-    def do(self, name: str, argument: Any) -> None:
-        if name in _LITERALS:
-            self.stack.append(argument)
-        elif name in _NEW:
-            self.stack.append(_NEW[name]())
-        elif name in ("BINPUT", "LONG_BINPUT", "PUT"):
-            self.memory[int(argument)] = self.stack[-1]
-        elif name == "MEMOIZE":
-            self.memory[len(self.memory)] = self.stack[-1]
-        elif name in ("BINGET", "LONG_BINGET", "GET"):
-            self.stack.append(self.memory[int(argument)])
-        else:
-            step = getattr(self, f"_{name.lower()}", None)
-            if step is None:
-                raise CheckpointError(
-                    f"{self.path}: the pickle instruction {name} has no place in a state dict: refused."
-                )
-            step(argument)
-
-    def _nothing(self, argument: Any) -> None:
-        pass
-
-    _proto = _frame = _nothing
-
-    def _mark(self, argument: Any) -> None:
-        self.stack.append(_MARK)
-
-    def _since_mark(self) -> list[Any]:
-        at = len(self.stack) - 1 - self.stack[::-1].index(_MARK)
-        items = self.stack[at + 1 :]
-        del self.stack[at:]
-        return items
-
-    def _pop(self, argument: Any) -> None:
-        self.stack.pop()
-
-    def _tuple(self, argument: Any) -> None:
-        self.stack.append(tuple(self._since_mark()))
-
-    def _list(self, argument: Any) -> None:
-        self.stack.append(self._since_mark())
-
-    def _dict(self, argument: Any) -> None:
-        items = self._since_mark()
-        self.stack.append(dict(zip(items[::2], items[1::2], strict=True)))
-
-    def _tuple1(self, argument: Any) -> None:
-        self.stack[-1:] = [tuple(self.stack[-1:])]
-
-    def _tuple2(self, argument: Any) -> None:
-        self.stack[-2:] = [tuple(self.stack[-2:])]
-
-    def _tuple3(self, argument: Any) -> None:
-        self.stack[-3:] = [tuple(self.stack[-3:])]
-
-    def _append(self, argument: Any) -> None:
-        item = self.stack.pop()
-        self._extend([item])
-
-    def _appends(self, argument: Any) -> None:
-        self._extend(self._since_mark())
-
-    def _additems(self, argument: Any) -> None:
-        items = self._since_mark()
-        if isinstance(self.stack[-1], set):
-            self.stack[-1].update(_texts(items))
-
-    def _extend(self, items: list[Any]) -> None:
-        if isinstance(self.stack[-1], list):
-            self.stack[-1].extend(items)
-        elif self.stack[-1] is not _INERT and not isinstance(self.stack[-1], _Object):
-            raise TypeError(f"appending to {type(self.stack[-1]).__name__}")
-
-    def _setitem(self, argument: Any) -> None:
-        value, key = self.stack.pop(), self.stack.pop()
-        self._update([key, value])
-
-    def _setitems(self, argument: Any) -> None:
-        self._update(self._since_mark())
-
-    def _update(self, items: list[Any]) -> None:
-        target = self.stack[-1]
-        if isinstance(target, dict):
-            target.update(zip(items[::2], items[1::2], strict=True))
-        elif isinstance(target, _Object):
-            target.entries.update(zip(items[::2], items[1::2], strict=True))
-        elif target is not _INERT:
-            raise TypeError(f"setting items of {type(target).__name__}")
-
-    def _global(self, argument: Any) -> None:
-        self.stack.append(self._known(".".join(str(argument).split(" ", 1))))
-
-    def _stack_global(self, argument: Any) -> None:
-        name, module = self.stack.pop(), self.stack.pop()
-        self.stack.append(self._known(f"{module}.{name}"))
-
-    def _known(self, name: str) -> Any:
-        module, _, short = name.rpartition(".")
-        name = f"{_NAMES_BEFORE_2008.get(module, module)}.{short}"
-        if name not in _BUILDERS and name.startswith("torch._utils._rebuild_"):
-            raise CheckpointError(
-                f"{self.path}: holds a tensor of a special kind ({short}: sparse, quantised, distributed …). Make it an "
-                f"ordinary one before saving."
-            )
-        return _Global(name)  # a name, and nothing is looked up by it
-
-    def _newobj(self, argument: Any) -> None:
-        arguments, target = self.stack.pop(), self.stack.pop()
-        if isinstance(target, _Global) and self._is_class(target.name):
-            self.stack.append(_Object(target.name))
-        else:
-            self.stack.append(self._make(target, arguments))
-
-    def _newobj_ex(self, argument: Any) -> None:
-        self.stack.pop()
-        self._newobj(argument)
-
-    def _is_class(self, name: str) -> bool:
-        """May this be a class of the file's own? Of the standard library nothing is: what may be made of it is listed."""
-        if name in _BUILDERS or name in INERT:
-            return False
-        return name.partition(".")[0] not in sys.stdlib_module_names
-
-    def _reduce(self, argument: Any) -> None:
-        arguments, target = self.stack.pop(), self.stack.pop()
-        self.stack.append(self._make(target, arguments))
-
-    def _make(self, target: Any, arguments: Any) -> Any:
-        if not isinstance(target, _Global):
-            raise TypeError(f"calling {type(target).__name__}")
-        if target.name == "collections.OrderedDict":
-            return dict(*arguments)
-        if target.name in _BUILDERS:
-            return _BUILDERS[target.name](*arguments)
-        if target.name in INERT:
-            return _INERT
-        if target.name == "builtins.set":
-            return set(_texts(*arguments))
-        if target.name in _NEW_OBJECT and arguments and isinstance(arguments[0], _Global):
-            if self._is_class(arguments[0].name):
-                return _Object(arguments[0].name)
-            target = arguments[0]
-        # An enum, a named tuple, a class with arguments. A function is written small; what takes a tensor may be one.
-        is_class = self._is_class(target.name) and target.name.rpartition(".")[2].lstrip("_")[:1].isupper()
-        if is_class and not any(isinstance(argument, _Tensor | _Storage) for argument in arguments):
-            return _Object(target.name)
-        raise CheckpointError(
-            f"{self.path}: is not a plain state dict: it refers to {target.name}, to call it. A pickle may run anything it "
-            f"refers to, so it was not loaded, and nothing in it was run. {_ADVICE}"
-        )
-
-    def _build(self, argument: Any) -> None:
-        # Attributes of an OrderedDict or of an inert object (`_metadata`) are not needed.
-        state = self.stack.pop()
-        if isinstance(self.stack[-1], _Object):
-            parts = state if isinstance(state, tuple) else (state,)  # (attributes, those in slots)
-            for part in parts:
-                if isinstance(part, dict):
-                    self.stack[-1].attributes.update(part)
-
-    def _binpersid(self, argument: Any) -> None:
-        identity = self.stack.pop()
-        if isinstance(identity, tuple) and len(identity) == 4 and identity[0] in ("module", b"module"):
-            self.stack.append(identity[1])  # before 2020 a module's class came with its source, which is not needed
-            return
-        if not isinstance(identity, tuple) or len(identity) < 5 or identity[0] not in ("storage", b"storage"):
-            raise TypeError("a reference to something outside that is no storage")
-        _, kind, key, _, numel, *view = identity
-        if view and view[0] is not None:
-            raise TypeError("a storage that is a part of another, of the time before 2018")
-        dtype = STORAGES.get(kind.name.rpartition(".")[2])
-        self.widths[str(key)] = DTYPES[dtype] if dtype else 1
-        self.stack.append(_Storage(str(key), dtype, int(numel)))
-
-
-def _tensor(storage: _Storage, offset: int, shape: tuple[int, ...], strides: tuple[int, ...], *rest: Any) -> _Tensor:
-    if storage.dtype is None:
-        raise TypeError("a tensor without an element type")
-    return _Tensor(storage, offset, _sizes(shape), _sizes(strides), storage.dtype)
-
-
-def _tensor_v3(
-    storage: _Storage, offset: int, shape: Any, strides: Any, grad: Any, hooks: Any, dtype: _Global, *rest: Any
-) -> _Tensor:
-    return _Tensor(storage, offset, _sizes(shape), _sizes(strides), DTYPE_NAMES[dtype.name.rpartition(".")[2]])
-
-
-def _texts(items: Any = ()) -> list[str]:
-    return [item for item in items if isinstance(item, str)]
-
-
-def _sizes(numbers: Any) -> tuple[int, ...]:
-    if not isinstance(numbers, tuple | list) or not all(type(number) is int for number in numbers):
-        raise TypeError(f"sizes that are none: {numbers!r:.40}")
-    return tuple(numbers)
-
-
-def _same(tensor: Any, *rest: Any) -> Any:
-    return tensor
-
-
-def _from_type(function: Any, kind: Any, arguments: Any, state: Any) -> Any:
-    return _BUILDERS[function.name](*arguments)
-
-
-_BUILDERS: dict[str, Callable[..., Any]] = {
-    "torch._utils._rebuild_tensor_v2": _tensor,
-    "torch._utils._rebuild_tensor": _tensor,
-    "torch._utils._rebuild_tensor_v3": _tensor_v3,
-    "torch._utils._rebuild_parameter": _same,
-    "torch._utils._rebuild_parameter_with_state": _same,
-    "torch._tensor._rebuild_from_type_v2": _from_type,
-    "torch._tensor._rebuild_from_type": _from_type,
-    "torch.nn.parameter.Parameter": _same,
-    "torch.Tensor": _same,
-}
-_LITERALS = {
-    "BININT", "BININT1", "BININT2", "INT", "LONG", "LONG1", "LONG4", "FLOAT", "BINFLOAT", "STRING", "BINSTRING",
-    "SHORT_BINSTRING", "UNICODE", "BINUNICODE", "SHORT_BINUNICODE", "BINUNICODE8", "BINBYTES", "SHORT_BINBYTES", "BINBYTES8",
-}  # fmt: skip
-_NEW: dict[str, Callable[[], Any]] = {
-    "NONE": lambda: None,
-    "NEWTRUE": lambda: True,
-    "NEWFALSE": lambda: False,
-    "EMPTY_DICT": dict,
-    "EMPTY_LIST": list,
-    "EMPTY_TUPLE": tuple,
-    "EMPTY_SET": set,
-}
 
 # Writing ------------------------------------------------------------------------------------------------------------
 
@@ -691,7 +269,7 @@ def write(file: BinaryIO, specs: Mapping[str, Spec]) -> Generator[tuple[str, IO[
                 yield name, entry
 
 
-def write_one(file: BinaryIO, spec: Spec, raw: Any) -> int:
+def write_tensor(file: BinaryIO, spec: Spec, raw: Any) -> int:
     """Write a file that `torch.load` reads as one tensor, as `torch.save(tensor, …)` would; where in it the bytes begin.
 
     Made by hand: the zip module takes five times as long, and those who write thousands of such files notice. For gigabytes, where

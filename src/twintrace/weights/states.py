@@ -1,7 +1,7 @@
 """Anything that holds weights, seen alike: a net, a checkpoint file, a dict of tensors.
 
     open_state(net)               names, shapes, and of each weight its layer's class
-    open_state("net.ckpt")        names and shapes; what the layers are is inferred from them
+    open_state("net.ckpt")        names and shapes; the kinds of layers are inferred from them
     open_state({"w": tensor})     the same
 
 A State is a list of Items. An Item's `path` and `role` are what torch would call its layer and itself, so that two states of
@@ -107,7 +107,7 @@ class State:
 
 
 TRUST = "TWINTRACE_TRUST"
-"""In the environment: what `trust=True` says, for scripts that are run unchanged."""
+"""Environment variable that stands for `trust=True`, for scripts that are run unchanged."""
 
 
 def open_state(
@@ -150,18 +150,9 @@ def _live(weight: Weight, framework: str, workshop: Weights) -> Item:
     if last in outer.children:
         path = ".".join(filter(None, (head, outer.children[last])))
     norm = weight.settings.get("weight_norm", ...)
-    return Item(
-        weight.name,
-        Spec(*workshop.spec_of(weight.tensor)),
-        path,
-        rule.roles.get(weight.own, weight.own),
-        kind,
-        outside,
-        rule,
-        weight.learned,
-        weight.same_as,
-        None if norm is ... else "None" if norm is None else norm,
-    )
+    norm = None if norm is ... else "None" if norm is None else norm
+    spec, role = Spec(*workshop.spec_of(weight.tensor)), rule.roles.get(weight.own, weight.own)
+    return Item(weight.name, spec, path, role, kind, outside, rule, weight.learned, weight.same_as, norm)
 
 
 def _of_file(path: Path, framework: str | None, trust: bool, key: str | None) -> State:
@@ -289,7 +280,7 @@ def _split(name: str) -> tuple[str, int | str | None, str]:
 
 
 def _outer(path: str, layers: Mapping[str, Any]) -> str:
-    """The class of the layer around this one, where it can be recognised by what it consists of."""
+    """The class of the layer around this one, where it can be recognised by its contents."""
     head, _, last = path.rpartition(".")
     beside = {f"{head}.{name}" for name in ("self_attn", "linear1", "linear2", "norm1", "norm2")}
     return "TransformerEncoderLayer" if last in ("linear1", "linear2") and beside <= set(layers) else ""

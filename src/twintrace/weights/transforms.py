@@ -5,7 +5,7 @@
     result(("rows 0:4",), [Spec f32[12, 4]])     f32[4, 4], without looking at values
     keeps_bytes(steps)                           may the bytes be copied as they are?
 
-A step that cannot be done to what it is given raises WeightsError, with the shape and the step.
+An impossible step raises WeightsError, with the shape and the step.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _FORMS = (
 
 
 def parse(step: str) -> tuple[str, tuple[Any, ...]]:
-    """("insert axis", (2,)): what to do and with what. WeightsError if there is no such step."""
+    """("insert axis", (2,)): the step and its numbers. WeightsError if there is no such step."""
     for form in _FORMS:
         match = re.fullmatch(form, step)
         if match:
@@ -102,12 +102,10 @@ def result(steps: Sequence[str], specs: Sequence[Spec]) -> Spec:
                 if not values[0] < values[1] <= shape[0]:
                     raise IndexError
                 shape[0] = values[1] - values[0]
-            elif name == "stack":
-                if any(other.shape[1:] != spec.shape[1:] or other.dtype != spec.dtype for other in specs):
-                    raise IndexError
-                shape[0] = sum(other.shape[0] for other in specs)
-            elif name == "heads":
-                if any(other.shape[1:] != spec.shape[1:] or other.shape[0] % values[0] for other in specs):
+            elif name in ("stack", "heads"):
+                heads = values[0] if name == "heads" else 1
+                types = {other.dtype for other in specs} if name == "stack" else ()
+                if len(types) > 1 or any(o.shape[1:] != spec.shape[1:] or o.shape[0] % heads for o in specs):
                     raise IndexError
                 shape[0] = sum(other.shape[0] for other in specs)
             elif name == "permute":
@@ -135,7 +133,9 @@ def apply(steps: Sequence[str], arrays: Sequence[Array], specs: Sequence[Spec]) 
         elif name == "drop axis":
             array = np.squeeze(array, values[0])
         elif name == "weight_norm":
-            array = _computed(partial(_weight_norm, dim=values[0]), arrays[:2], dtype)
+            array = _computed(
+                lambda g, v, dim=values[0]: np.asarray(v * (g / _lengths(v, dim)), v.dtype), arrays[:2], dtype
+            )
         elif name == "lengths":
             array = _computed(partial(_lengths, dim=values[0]), [array], dtype)
         elif name == "rows":
@@ -165,10 +165,6 @@ def _lengths(v: Array, dim: int | None) -> Array:
         return np.asarray(np.sqrt(np.square(v).sum()), v.dtype)
     axes = tuple(axis for axis in range(v.ndim) if axis != dim % v.ndim)
     return np.asarray(np.sqrt(np.square(v).sum(axes, keepdims=True)), v.dtype)
-
-
-def _weight_norm(g: Array, v: Array, dim: int | None) -> Array:
-    return np.asarray(v * (g / _lengths(v, dim)), v.dtype)
 
 
 def cast(array: Array, source: str, target: str) -> Array:

@@ -11,8 +11,10 @@ measured (MindSpore's tanh on a CPU is good to 1.5e-05 only) and the bound is wi
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -36,17 +38,50 @@ def run_both(left: State, right: State, map: WeightMap, inputs: Sequence[Array],
     if left.net is None or right.net is None or left.workshop is None or right.workshop is None:
         raise UsageError("a trial needs two nets, not checkpoints.")
     inputs = [np.asarray(array) for array in inputs]
-    weigh = _Weigh(seed)
-    runs = [_run(state, inputs, weigh) for state in (left, right)]
-    exact, rounded, name = _exact(left, right, runs, inputs, weigh)
-    eps = max(
-        _EPS.get(item.spec.dtype, 0.0) for state in (left, right) for item in state.items.values() if item.learned
-    )
-    judge = _Judge(eps, name, left.workshop, right.workshop)
-    return [*_forward(runs, exact, rounded, judge), *_backward(runs, exact, rounded, map, judge)]
+    weigh = functools.partial(_weigh, seed)
+    one, two = (_run(state, inputs, weigh) for state in (left, right))
+    exact, rounded, which = None, one, 0
+    for side, state, run in ((0, left, one), (1, right, two)):
+        if exact is None and state.framework != "mindspore":  # many of its kernels have no float64 on a CPU
+            with contextlib.suppress(UsageError):
+                exact, rounded, which = _run(state, inputs, weigh, double=True), run, side
+    learned = [item for state in (left, right) for item in state.items.values() if item.learned]
+    eps = max(_EPS.get(item.spec.dtype, 0.0) for item in learned)
+    judge = _Judge(eps, (left, right)[which].framework if exact else "", left.workshop, right.workshop)
+
+    def off(part: str, name: str) -> float | None:
+        """Rounding of the run that was made in float64 as well."""
+        if exact is None:
+            return None
+        wide, narrow = getattr(exact, part).get(name), getattr(rounded, part).get(name)
+        known = wide is not None and narrow is not None and wide.shape == narrow.shape
+        return float(np.abs(wide - narrow).max(initial=0)) if known else None
+
+    rows = []
+    for what, part in (("output", "outputs"), ("gradient of input", "inputs")):
+        ours, theirs = getattr(one, part), getattr(two, part)
+        for name in dict.fromkeys((*ours, *theirs)):
+            if name in ours and name in theirs:
+                rows.append(judge.row(what, name, ours[name], theirs[name], off(part, name)))
+            else:
+                because = f"only the {'right' if name in theirs else 'left'} net has it"
+                rows.append(TrialRow(what, name, math.inf, 0.0, because))
+    for pair in map.pairs:
+        mine, their = one.parameters.get(pair.left[0]), two.parameters.get(pair.right)
+        if len(pair.left) == 1 and keeps_bytes(pair.steps) and mine is not None and their is not None:
+            rounding = off("parameters", (pair.left[0], pair.right)[which])
+            rows.append(judge.row("gradient of", pair.right, mine, their.reshape(mine.shape), rounding))
+    return rows
 
 
-def _run(state: State, inputs: Sequence[Array], weigh: _Weigh, double: bool = False) -> Run:
+def _weigh(seed: int, name: str, shape: tuple[int, ...]) -> Array:
+    """The gradient of an output: random numbers, the same in both frameworks."""
+    return np.random.default_rng([seed, *name.encode()]).standard_normal(shape).astype(np.float32)
+
+
+def _run(
+    state: State, inputs: Sequence[Array], weigh: Callable[[str, tuple[int, ...]], Array], double: bool = False
+) -> Run:
     assert state.workshop
     try:
         return state.workshop.run(state.net, inputs, weigh, double=double)
@@ -56,31 +91,6 @@ def _run(state: State, inputs: Sequence[Array], weigh: _Weigh, double: bool = Fa
         raise UsageError(
             f"{state.label} does not run with {shapes}: {type(error).__name__}: {text[0] if text else ''}"
         ) from error
-
-
-class _Weigh:
-    """The gradient of each output: random numbers, the same in both frameworks."""
-
-    def __init__(self, seed: int) -> None:
-        self._seed = seed
-
-    def __call__(self, name: str, shape: tuple[int, ...]) -> Array:
-        numbers = np.random.default_rng([self._seed, *name.encode()])
-        return numbers.standard_normal(shape).astype(np.float32)
-
-
-def _exact(
-    left: State, right: State, runs: Sequence[Run], inputs: Sequence[Array], weigh: _Weigh
-) -> tuple[tuple[Run, int] | None, Run | None, str]:
-    """((float64 run, which side), that side's own run, its framework), of the first side that can."""
-    for side, state in enumerate((left, right)):
-        if state.framework == "mindspore":
-            continue  # many of its kernels have no float64 on a CPU
-        try:
-            return (_run(state, inputs, weigh, double=True), side), runs[side], state.framework
-        except UsageError:
-            continue
-    return None, None, ""
 
 
 class _Judge:
@@ -95,9 +105,7 @@ class _Judge:
         scale = max(float(np.abs(one).max(initial=0)), float(np.abs(two).max(initial=0)))
         bound = PLACES * self.eps * scale + TIMES * (rounding or 0.0)
         because = (
-            f"{self.name} itself rounds by {rounding:.2g} here"
-            if rounding is not None
-            else "no float64 run was possible"
+            "no float64 run was possible" if rounding is None else f"{self.name} itself rounds by {rounding:.2g} here"
         )
         if error > bound:
             accuracy, function = self.accuracy()
@@ -111,51 +119,3 @@ class _Judge:
         if self._accuracy is None:
             self._accuracy = max((found for shop in self.workshops for found in shop.accuracy()), default=(0.0, ""))
         return self._accuracy
-
-
-def _off(exact: Mapping[str, Array], rounded: Mapping[str, Array], name: str) -> float | None:
-    if name not in exact or name not in rounded or exact[name].shape != rounded[name].shape:
-        return None
-    return float(np.abs(exact[name] - rounded[name]).max(initial=0))
-
-
-def _forward(
-    runs: Sequence[Run], exact: tuple[Run, int] | None, rounded: Run | None, judge: _Judge
-) -> Iterator[TrialRow]:
-    one, two = runs
-    for what, ours, theirs in (("output", one.outputs, two.outputs), ("gradient of input", one.inputs, two.inputs)):
-        for name in dict.fromkeys((*ours, *theirs)):
-            if name not in ours or name not in theirs:
-                yield TrialRow(
-                    what, name, math.inf, 0.0, f"only the {'right' if name in theirs else 'left'} net has it"
-                )
-                continue
-            off = None
-            if exact is not None and rounded is not None:
-                ends = [run.outputs if what == "output" else run.inputs for run in (exact[0], rounded)]
-                off = _off(ends[0], ends[1], name)
-            yield judge.row(what, name, ours[name], theirs[name], off)
-
-
-def _backward(
-    runs: Sequence[Run],
-    exact: tuple[Run, int] | None,
-    rounded: Run | None,
-    map: WeightMap,
-    judge: _Judge,
-) -> Iterator[TrialRow]:
-    one, two = runs
-    for pair in map.pairs:
-        source = pair.left[0]
-        if (
-            len(pair.left) > 1
-            or not keeps_bytes(pair.steps)
-            or source not in one.parameters
-            or pair.right not in two.parameters
-        ):
-            continue
-        off = None
-        if exact is not None and rounded is not None:
-            off = _off(exact[0].parameters, rounded.parameters, source if exact[1] == 0 else pair.right)
-        theirs = two.parameters[pair.right].reshape(one.parameters[source].shape)
-        yield judge.row("gradient of", pair.right, one.parameters[source], theirs, off)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..model.sites import Phase
-from ..model.values import TensorRef, leaves, tensor_slots
+from ..model.values import tensor_slots
 from ..store.trace import Trace
 from .places import Group
 
@@ -34,7 +34,7 @@ class _Flow:
     def __init__(self, trace: Trace) -> None:
         journal = next(iter(trace.journals()), None)
         self._calls = [call for call in journal.calls() if call.site.phase is Phase.FORWARD] if journal else []
-        """In the order in which they ended: what is inside a call comes before it."""
+        """In the order in which they ended: inner calls come before outer ones."""
         self._names: dict[int, set[str]] = {}
         for call in self._calls:
             for own, number in call.parameters.items():
@@ -63,8 +63,7 @@ class _Flow:
                 met |= mark
             if call.parent is not None:
                 inside[call.parent] = inside.get(call.parent, 0) | met
-            made = [leaf.id for _, leaf in leaves(call.output) if isinstance(leaf, TensorRef)]
-            for tensor in (*made, *call.after.values()):
+            for tensor in (*call.returned.values(), *call.after.values()):
                 passed[tensor] = passed.get(tensor, 0) | met
         counts = {number: before[1 << number].bit_count() for number in range(len(groups)) if 1 << number in before}
         ranked = sorted(counts, key=lambda number: counts[number])

@@ -3,26 +3,14 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from ..frameworks import registry
 from ..model.errors import MissingPackageError
-from ..model.results import Finding, KnownOperation
+from ..model.listings import Finding, KnownOperation
 from ..store import digest
-from ..store.registry import layouts
-from .converting import exporters
-
-__all__ = [
-    "callback_class",
-    "doctor",
-    "findings_json",
-    "imported_frameworks",
-    "known_operations",
-    "operations_json",
-    "operations_text",
-    "stand_in",
-]
+from ..store.registry import exporters, layouts
 
 
 def stand_in(alias: str, device: str | None = None, *, framework: str, remedy: str = "") -> Callable[[], None]:
@@ -40,34 +28,29 @@ def callback_class(framework: str = "mindspore") -> Any:
 
 
 def imported_frameworks() -> tuple[str, ...]:
-    """The frameworks that a program of this process may mean: imported, and not what another one of them runs on."""
+    """The frameworks that a program of this process may mean: imported, and not the base of another one of them."""
     return tuple(workshop.name for workshop in registry.foremost())
 
 
 def doctor() -> list[Finding]:
     """Look at this machine: packages, what can be recorded, what is missing and how to get it.
 
+        print(*(finding.text for finding in tt.doctor() if not finding.good), sep="\\n")
+
     Returns:
         Findings, each with its subject, a sentence, whether it is good, and the remedy if it is not.
     """
     import numpy
 
+    formats = f"that can be opened: {', '.join(layouts())}; and exported to: {', '.join(exporters())}"
+    fast = digest.backend() == "numba"
+    speed = "numba" if fast else "numpy only: recording works, and is slower"
     findings = [
         Finding("python", True, platform.python_version()),
         Finding("numpy", True, numpy.__version__),
-        Finding(
-            "layouts", True, f"that can be opened: {', '.join(layouts())}; and exported to: {', '.join(exporters())}"
-        ),
+        Finding("layouts", True, formats),
+        Finding("fast digest", fast, speed, "pip install 'twintrace[fast]'"),
     ]
-    fast = digest.backend() == "numba"
-    findings.append(
-        Finding(
-            "fast digest",
-            fast,
-            "numba" if fast else "numpy only: recording works, and is slower",
-            "pip install 'twintrace[fast]'",
-        )
-    )
     for name in registry.names():
         if name == registry.REFERENCE:
             continue
@@ -98,22 +81,23 @@ def known_operations(*names: str) -> list[KnownOperation]:
     return select(listing(), names)
 
 
-def operations_text(known: Sequence[KnownOperation], *, details: bool = False) -> str:
-    """The operations as text: one line each, or with all names and variants."""
-    from ..report import operations
+def is_operation(name: str) -> bool:
+    """Is a function or a class of this name one operation, known to all frameworks (`Conv2d`, `torch.relu`)?"""
+    from ..operations import is_class, is_known
 
-    return operations.operations_text(known, details=details)
-
-
-def operations_json(known: Sequence[KnownOperation]) -> str:
-    """The operations for machines."""
-    from ..report import operations
-
-    return operations.operations_json(known)
+    return is_class(name) if name[:1].isupper() else is_known(name)
 
 
-def findings_json(findings: Sequence[Finding]) -> str:
-    """The findings of `doctor` for machines."""
-    from ..report import operations
+def same_operation(one: str, two: str) -> bool:
+    """Are these two names of one operation: `Dense` and `Linear`, `mindspore.ops.matmul` and `torch.bmm`?"""
+    from ..operations import family_of
 
-    return operations.findings_json(findings)
+    return family_of(one) == family_of(two)
+
+
+def parameter_role(name: str) -> str:
+    """Role of a parameter, whatever its framework calls it: `weight` for gamma and for embedding_table."""
+    from ..operations.operands import parameter_of
+
+    owner, dot, last = name.rpartition(".")
+    return f"{owner}{dot}{parameter_of(last)}"

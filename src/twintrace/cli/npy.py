@@ -1,17 +1,22 @@
-"""`twintrace npy compare`: two folders of arrays side by side."""
+"""`twintrace npy`: folders of .npy files, whoever wrote them. Exit codes and reports are those of `twintrace compare`."""
 
 from __future__ import annotations
 
-from pathlib import Path
+from typing import Any
 
 import click
 
-from ... import api
-from .. import reports
-from ..progress import bar
+from .. import api
+from . import reports
+from .outputs import bar
 
 
-@click.command()
+@click.group()
+def npy() -> None:
+    """Folders of .npy files: what `save` of this tool or of TroubleShooter, or np.save, wrote."""
+
+
+@npy.command()
 @click.argument("left", type=click.Path())
 @click.argument("right", type=click.Path())
 @click.option(
@@ -32,23 +37,7 @@ from ..progress import bar
 @click.option("--equal-nan", is_flag=True, help="NaN is equal to NaN.")
 @reports.options
 @click.option("--workers", type=click.IntRange(min=1), help="Threads to measure with.  [default: all cores]")
-def compare(
-    left: str,
-    right: str,
-    by: str | None,
-    grads: bool,
-    rtol: float,
-    atol: float,
-    equal_nan: bool,
-    table: bool,
-    html: Path | None,
-    xlsx: Path | None,
-    csv: Path | None,
-    json: Path | None,
-    columns: str,
-    quiet: bool,
-    workers: int | None,
-) -> None:
+def compare(left: str, right: str, by: str | None, grads: bool, report: reports.Wanted, **options: Any) -> None:
     """Compare the .npy files of two folders, element by element.
 
     A file that only one folder has, or that cannot be read, is told of; the others are compared. Nothing in a file is run. Exit
@@ -56,17 +45,9 @@ def compare(
     """
     if grads and by not in (None, "shape"):
         raise click.UsageError(f"--grads means --by shape, but --by {by} was given as well.")
-    with bar(quiet=quiet) as progress:
-        found = api.compare_arrays(
-            left,
-            right,
-            by=by or ("shape" if grads else "name"),
-            rtol=rtol,
-            atol=atol,
-            equal_nan=equal_nan,
-            pictures=html is not None or json is not None,
-            workers=workers,
-            progress=progress,
-        )
-    reports.show(found, table=table, html=html, xlsx=xlsx, csv=csv, json=json, columns=columns, quiet=quiet)
-    raise click.exceptions.Exit(reports.exit_code(found))
+    by = by or ("shape" if grads else "name")
+    pictures = report.html is not None or report.json is not None
+    with bar(quiet=report.quiet) as progress:
+        found = api.compare_arrays(left, right, by=by, pictures=pictures, progress=progress, **options)
+    report.show(found)
+    raise click.exceptions.Exit(found.code)
