@@ -108,9 +108,8 @@ class Follower:
         self.at = 0
         # What is known of each number.
         most = max(len(script.specs) for script in scripts)
-        self.seen: list[Any] = [
-            None
-        ] * most  # tensors that are not settled; weak references to others; None: of the host
+        # Tensors that are not settled; weak references to others; None: of the host.
+        self.seen: list[Any] = [None] * most
         self.versions, self.addresses, self.storages = [0] * most, [0] * most, [0] * most
         self.samples: dict[int, Any] = {}
         self.rows = list(range(most))
