@@ -2,8 +2,9 @@
 
     size = append(file, line, size, where=path)               a file of lines: the new one is there, or not at all
     replace_end(file, more, start, b"}", where=path)          one JSON object: its end is written over by more, and an end
+    with replaced(path) as file: …                            a file that is as it was until all of the new one is written
 
-Both write with the kernel what they are given, all of it. When that fails the file is put back as it was before, and a
+The first two write with the kernel what they are given, all of it. When that fails the file is put back as it was before, and a
 TraceWriteError says so.
 """
 
@@ -11,6 +12,9 @@ from __future__ import annotations
 
 import contextlib
 import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO
 
 from ..model.errors import TraceWriteError
 
@@ -41,6 +45,19 @@ def replace_end(file: int, data: bytes, start: int, end: bytes, *, where: object
             os.pwrite(file, end, start)
             os.ftruncate(file, start + len(end))
         raise _trouble(where, error, advice) from error
+
+
+@contextlib.contextmanager
+def replaced(path: Path, mode: int = 0o644) -> Iterator[BinaryIO]:
+    """A file that takes the place of the one at `path` when the block ends; if it fails, nothing has changed."""
+    draft = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "wb") as file:
+            yield file
+        draft.replace(path)
+    except BaseException:
+        draft.unlink(missing_ok=True)
+        raise
 
 
 def _trouble(where: object, error: OSError, advice: str) -> TraceWriteError:

@@ -22,7 +22,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from ...model.errors import TraceWriteError
-from ...store.appending import replace_end
+from ...store.appending import replace_end, replaced
 
 _INDENT = "\n  "
 _ADVICE = "Free some space, or choose another dump_path."
@@ -90,13 +90,11 @@ class Document:
             begin, length = self._places[name]
             parts += [raw[done:begin], texts[name].encode("ascii")]
             done = begin + length
-        draft = self.path.with_name(f".{self.path.name}")
         try:
-            draft.write_bytes(b"".join((*parts, raw[done:], self._tail)))
-            draft.replace(self.path)
+            with replaced(self.path) as draft:
+                draft.write(b"".join((*parts, raw[done:], self._tail)))
             file = os.open(self.path, os.O_RDWR)
         except OSError as error:
-            draft.unlink(missing_ok=True)
             raise _trouble(self.path, error) from error
         os.close(self._file)
         self._file = file

@@ -17,12 +17,13 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 
 from ... import api
 from ...model.errors import UsageError
+from ...store.appending import replaced
 from ...store.arrays import as_float
 from .tables import say
 
@@ -173,22 +174,9 @@ def _put(folder: Path, name: str, value: Any, mode: str) -> None:
         filled = str(folder).replace(STEP, f"step{_STEP.number}").replace(RANK, f"rank{api.rank_and_world()[0]}")
         folder = Path(filled)
     path = folder / f"{name}_{array.dtype.name}_{_COUNTER.next()}.npy"
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        with _opened(part) as file:
-            np.save(file, array, allow_pickle=False)
-        part.replace(path)  # whole or not there; also over a file that may not be written to
-    except BaseException:
-        part.unlink(missing_ok=True)
-        raise
-
-
-def _opened(path: Path) -> BinaryIO:
-    try:
-        return path.open("wb")
-    except FileNotFoundError:  # the first in its folder
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        return path.open("wb")
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with replaced(path) as file:  # also over a file that may not be written to
+        np.save(file, array, allow_pickle=False)
 
 
 def _values(value: Any) -> np.ndarray[Any, Any]:

@@ -12,6 +12,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import math
 import os
 import sys
@@ -20,6 +21,7 @@ from itertools import zip_longest
 from pathlib import Path
 
 from ...model.errors import ReportError
+from ...store.appending import replaced
 
 
 def boxed(title: str, heads: Sequence[str], rows: Iterable[Sequence[object]], *, ruled: bool = False) -> str:
@@ -73,18 +75,17 @@ def say(text: str) -> None:
 
 def write_csv(path: str | os.PathLike[str], heads: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     """The table as the real tool writes it: every cell in quotes. Whole, or as it was before."""
-    place = Path(path)
-    part = place.with_name(f".{place.name}.{os.getpid()}.part")
+    text = io.StringIO()
+    writer = csv.writer(text, dialect="unix")
+    writer.writerow(heads)
+    writer.writerows(rows)
     try:
-        with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
-            writer = csv.writer(file, dialect="unix")
-            writer.writerow(heads)
-            writer.writerows(rows)
-        part.replace(place)
+        with replaced(Path(path), 0o600) as file:
+            file.write(text.getvalue().encode())
     except OSError as error:
-        raise ReportError(f"{place}: the table cannot be written ({error.strerror}). Choose another path.") from None
-    finally:
-        part.unlink(missing_ok=True)
+        raise ReportError(
+            f"{os.fspath(path)}: the table cannot be written ({error.strerror}). Choose another path."
+        ) from None
 
 
 def caution(text: str) -> None:

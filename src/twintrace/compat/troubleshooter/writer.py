@@ -31,7 +31,7 @@ from ...model.errors import TraceExistsError, TraceWriteError
 from ...model.records import Role
 from ...model.sites import Phase
 from ...model.values import TensorRef
-from ...store.appending import append, replace_end
+from ...store.appending import append, replace_end, replaced
 from ...store.arrays import STORAGE, as_float
 from ...store.lines import number_of, value_of
 from ..torch_npu_hooks.numbers import storable, stored
@@ -332,15 +332,11 @@ class DumpWriter(Translator):
             self._bytes.pop(value.place, None)
 
     def _save(self, name: str, array: np.ndarray[Any, Any]) -> Path:
-        folder = self._files_of_dump.folder
-        path, draft = folder / f"{name}.npy", folder / f"{name}.part"
+        path = self._files_of_dump.folder / f"{name}.npy"
         try:
-            with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o400), "wb") as file:
+            with replaced(path, 0o400) as file:
                 np.save(file, array, allow_pickle=False)
-            draft.replace(path)
         except OSError as error:
-            with contextlib.suppress(OSError):
-                draft.unlink()
             raise TraceWriteError(
                 f"{path} could not be written ({error.strerror}). Everything recorded before is complete. Free some space."
             ) from error

@@ -10,8 +10,6 @@ values, operations, shapes and the flow of data. APIs without a partner stand in
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 import os
 from collections.abc import Iterator, Sequence
@@ -28,7 +26,7 @@ from ....model.values import TensorRef, leaves, tensor_slots
 from ....store.trace import Trace
 from ..names import SHOWN, operation_name, row_name
 from ..results import STATISTICS_FIELD, VALUE_FIELDS, in_their_words, statistics_cell, value_cells, without_numbers
-from ..tables import attention, boxed, say
+from ..tables import attention, boxed, say, write_csv
 from .weights import compare_ms_ckpt
 
 StrPath = str | os.PathLike[str]
@@ -101,7 +99,7 @@ def api_dump_compare(
             suffix, note = _suffix(place, places)
             say(boxed(title + note, heads, rows, ruled=stem == "mapping"))
             if folder is not None:
-                _write(folder / f"ts_api_{stem}{suffix}.csv", heads, rows)
+                write_csv(folder / f"ts_api_{stem}{suffix}.csv", heads, rows)
     for line in _told(found):
         say(line)
     return found
@@ -316,20 +314,6 @@ def _suffix(place: _Place, places: Sequence[_Place]) -> tuple[str, str]:
     file = (f"_{step}" if several[0] else "") + (f"_rank{rank}" if several[1] else "")
     words = [f"step {step}"] * several[0] + [f"rank {rank}"] * several[1]
     return file, f" ({', '.join(words)})" if words else ""
-
-
-def _write(path: Path, heads: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-    text = io.StringIO()
-    writer = csv.writer(text, dialect="unix")
-    writer.writerow(heads)
-    writer.writerows(rows)
-    draft = path.with_name(f".{path.name}.part")
-    try:
-        with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
-            file.write(text.getvalue())
-        draft.replace(path)
-    except OSError as error:
-        raise ReportError(f"{path} cannot be written ({error.strerror}). Choose another output_path.") from error
 
 
 def _compare_weights(origin: Path, target: Path, rtol: float, atol: float, equal_nan: bool) -> None:
