@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from ..model.tensors import Location
+from ..store.lines import value_of
 
 Array = np.ndarray[Any, Any]
 
@@ -22,6 +23,7 @@ class Translator:
     """Base of the writers of dumps: hands on records by their kind, and holds the bytes of tensors until they are written.
 
     A writer has `_add_tensor`, `_add_call` and `_add_gradient`, and `commit`, `end_step` and `abandon` of a `store.writer.Writer`.
+    The arguments and the result of a call are values of the model by then.
     """
 
     def __init__(self, *, copies: bool = True) -> None:
@@ -52,7 +54,9 @@ class Translator:
             case "stack":
                 self._add_stack(record)
             case "call":
-                self._add_call(record)
+                named = {key: value_of(wire) for key, wire in record["kw"].items()}
+                values = {"in": tuple(map(value_of, record["in"])), "kw": named, "out": value_of(record.get("out"))}
+                self._add_call({**record, **values})
             case "grad":
                 self._add_gradient(record)
 

@@ -1,9 +1,9 @@
-"""Values as dump.json has them: from a journal's wire format to msprobe's, as text.
+"""Values as dump.json has them, as text.
 
-    {"$t": 3}              {"type": "torch.Tensor", "dtype": "torch.float32", "shape": [2, 3], "Max": …, "requires_grad": true}
+    TensorRef(3)           {"type": "torch.Tensor", "dtype": "torch.float32", "shape": [2, 3], "Max": …, "requires_grad": true}
     2.5                    {"type": "float", "value": 2.5}
-    {"$tuple": [1, null]}  [{"type": "int", "value": 1}, null]
-    {"$token": …}          slices, dtypes and devices have a form of their own; what only has a text is null, as in msprobe
+    (1, None)              [{"type": "int", "value": 1}, null]
+    Token(…)               slices, dtypes and devices have a form of their own; what only has a text is null, as in msprobe
 
 Statistics of a trace are over finite elements, with counts of the others. Here NaN and infinities are part of them again, as
 PyTorch's own max, mean and norm would have it.
@@ -14,9 +14,11 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from ...model.dtypes import LONG_NAMES, MINDSPORE_NAMES
+from ...model.values import Nest, TensorRef
 from ...store.lines import Wire
 from .documents import quote
 
@@ -45,45 +47,50 @@ def tensor_text(line: Mapping[str, Wire], framework: str) -> str:
     return text
 
 
-def value_text(wire: Wire, place: Place, path: str, framework: str) -> str:
-    """Any value's element; tensors are put in their place by `place`."""
-    if wire is None:
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """A place for the gradient of a tensor: the slot of that tensor."""
+
+    slot: str
+
+
+def is_plain(nest: Nest) -> bool:
+    """True for a list, tuple or set, whose items are numbered; items of others have names."""
+    return nest.kind in ("list", "tuple", "set")
+
+
+def value_text(value: Any, place: Place, path: str, framework: str) -> str:
+    """The element of a value, or of a gap in one; tensors are put in their place by `place`."""
+    if value is None:
         return "null"
-    if isinstance(wire, bool):
-        return f'{{"type": "bool", "value": {"true" if wire else "false"}}}'
-    if isinstance(wire, int):
-        return f'{{"type": "int", "value": {wire}}}'
-    if isinstance(wire, float):
-        return f'{{"type": "float", "value": {wire!r}}}'
-    if isinstance(wire, str):
-        return f'{{"type": "str", "value": {quote(wire)}}}'
-    if isinstance(wire, list):
-        return list_text(wire, place, path, framework)
-    ((tag, content),) = wire.items()
-    match tag:
-        case "$t":
-            return place(content, path)
-        case "$tuple" | "$set":
-            return list_text(content, place, path, framework)
-        case "$dict" | "$object":
-            return object_text(dict(content[1]), place, path, framework)
-        case "$float":
-            return f'{{"type": "float", "value": {json.dumps(float(content))}}}'
-        case "$complex":
-            real, imaginary = (part if isinstance(part, int | float) else part["$float"] for part in content)
-            return f'{{"type": "complex", "value": "{complex(float(real), float(imaginary))}"}}'
-        case "$token":
-            return _token_text(content[0], content[1], framework)
-    return "null"
+    if isinstance(value, TensorRef):
+        return place(value.id, path)
+    if isinstance(value, Gap):
+        return place(value.slot, path)
+    if isinstance(value, bool):
+        return f'{{"type": "bool", "value": {"true" if value else "false"}}}'
+    if isinstance(value, int):
+        return f'{{"type": "int", "value": {value}}}'
+    if isinstance(value, float):
+        return f'{{"type": "float", "value": {_text(value)}}}'
+    if isinstance(value, str):
+        return f'{{"type": "str", "value": {quote(value)}}}'
+    if isinstance(value, complex):
+        return f'{{"type": "complex", "value": "{value}"}}'
+    if isinstance(value, Nest):
+        if is_plain(value):
+            return list_text([item for _, item in value.items], place, path, framework)
+        return object_text(dict(value.items), place, path, framework)
+    return _token_text(value.kind, value.text, framework)
 
 
-def list_text(items: Sequence[Wire], place: Place, path: str, framework: str) -> str:
+def list_text(items: Sequence[Any], place: Place, path: str, framework: str) -> str:
     """A list or tuple: its items are numbered."""
     prefix = f"{path}." if path else ""
     return f"[{', '.join([value_text(item, place, f'{prefix}{i}', framework) for i, item in enumerate(items)])}]"
 
 
-def object_text(items: Mapping[str, Wire], place: Place, path: str, framework: str) -> str:
+def object_text(items: Mapping[str, Any], place: Place, path: str, framework: str) -> str:
     """A dict, named tuple or dataclass: its items have names."""
     prefix = f"{path}." if path else ""
     texts = [f"{quote(key)}: {value_text(item, place, f'{prefix}{key}', framework)}" for key, item in items.items()]

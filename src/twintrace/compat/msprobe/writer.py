@@ -28,13 +28,14 @@ from ...model.errors import TraceWriteError
 from ...model.records import Role
 from ...model.sites import Kind, Phase
 from ...model.tensors import Location
+from ...model.values import Nest, TensorRef, Value, leaves, tensor_slots
 from ...store.arrays import STORAGE, as_float
 from ...store.lines import Wire
 from ..translating import Translator
 from .chosen import Chosen, Everything
 from .config import Settings
 from .documents import Document, quote
-from .elements import list_text, object_text, tensor_text, value_text
+from .elements import Gap, is_plain, list_text, object_text, tensor_text, value_text
 from .names import FRAMEWORKS, Numbers, gradients_name, item_name, record_name, saved_name, stem
 from .values import Content, Values, clear
 
@@ -61,7 +62,7 @@ class _Call:
     number: int
     parent: int | None
     inputs: list[Any]
-    """The arguments with slots in the places of tensors; of a function only those."""
+    """The arguments with gaps in the places of tensors; of a function only those."""
     wanting: frozenset[str]
     outputs: list[Any]
 
@@ -333,7 +334,7 @@ class DumpWriter(Translator):
         """torch.nn.functional hands on its arguments by name, however it was called: tensors go back to their places."""
         args, named = list(record["in"]), dict(record["kw"])
         if begin.startswith("Functional.") and self._framework == "torch":
-            tensors = [position for position, wire in enumerate(named.values()) if _is_tensor(wire)]
+            tensors = [position for position, wire in enumerate(named.values()) if isinstance(wire, TensorRef)]
             for key in list(named)[: tensors[-1] + 1] if tensors else ():
                 args.append(named.pop(key))
         return args, named
@@ -350,7 +351,7 @@ class DumpWriter(Translator):
         if not fields:
             return
         if record["kind"] == Kind.MODULE:
-            held = {key: {"$t": number} for key, number in (record.get("params") or {}).items()}
+            held = {key: TensorRef(number) for key, number in (record.get("params") or {}).items()}
             fields.append(f'"parameters": {object_text(held, self._placed(name, "parameters"), "", dialect)}')
         self._write(name, f"{{{', '.join(fields)}}}")
 
@@ -380,20 +381,18 @@ class DumpWriter(Translator):
             self._settings.wants("backward", "input") or self._settings.wants("backward", "output")
         ):
             return
-        positional = [_with_slots(wire, str(i)) for i, wire in enumerate(record["in"])]
-        by_name = [_with_slots(wire, f"kw.{key}") for key, wire in record["kw"].items()]
+        positional = [_with_gaps(value, str(i)) for i, value in enumerate(record["in"])]
+        by_name = [_with_gaps(value, f"kw.{key}") for key, value in record["kw"].items()]
         wanting = frozenset(
             slot
-            for wires in (enumerate(record["in"]), ((f"kw.{key}", wire) for key, wire in record["kw"].items()))
-            for place, wire in wires
-            for slot, identity in _tensors(wire, str(place))
+            for slot, identity in tensor_slots(record["in"], record["kw"])
             if identity in self._tensors and self._tensors[identity].wants_gradient
         )
         if record["kind"] == Kind.MODULE:
-            inputs = positional + [wire for wire in by_name if _slots(wire)]
+            inputs = positional + [value for value in by_name if _gaps(value)]
         else:
-            inputs = [{"$t": slot} for wire in positional + by_name for slot in _slots(wire)]
-        outputs = [{"$t": slot} for slot, _ in _tensors(record.get("out"), "")]
+            inputs = [gap for value in positional + by_name for gap in _gaps(value)]
+        outputs = _gaps(_with_gaps(record["out"], ""))
         self._calls[record["id"]] = _Call(begin, number, record.get("up"), inputs, wanting, outputs)
 
     def _add_module(self, record: Mapping[str, Wire], begin: str, name: str) -> None:
@@ -449,7 +448,7 @@ class DumpWriter(Translator):
             place = self._grown(found, "output", found.inputs)
             nodes = [slot for slot in found.inputs if slot.startswith("node.")]
             wires = (
-                [{"$t": f"node.{i}"} for i in range(max(int(slot[5:]) for slot in nodes) + 1)] if nodes else call.inputs
+                [Gap(f"node.{i}") for i in range(max(int(slot[5:]) for slot in nodes) + 1)] if nodes else call.inputs
             )
             fields.append(f'"output": {list_text(wires, place, "", self._dialect)}')
             if nodes:  # out of a dump of msprobe's: they are what a node gave, not the arguments'
@@ -511,7 +510,7 @@ class DumpWriter(Translator):
     # --- what was given to `save` -------------------------------------------------------------------------------
 
     def _add_saved(self, record: Mapping[str, Wire]) -> None:
-        wire = record.get("out")
+        value = record["out"]
         if self._said_again is not None:
             number = self._said_again.get(record["name"], 0)
             self._said_again[record["name"]] = number + 1
@@ -519,9 +518,9 @@ class DumpWriter(Translator):
             number = self._numbers.of(Kind.SAVE, record["name"], Phase.FORWARD, record["name"], record["n"])
             name = saved_name(record["name"], number)
             document = self._documents.get("debug.json") or self._begin_document("debug.json", self._head, "\n }\n}\n")
-            document.add(name, value_text(wire, self._placed(name, ""), "", self._dialect))
+            document.add(name, value_text(value, self._placed(name, ""), "", self._dialect))
         gradient = saved_name(record["name"], number, gradient=True)
-        self._saved[record["id"]] = _Growing(gradient, (_with_slots(wire, ""),))
+        self._saved[record["id"]] = _Growing(gradient, (_with_gaps(value, ""),))
 
     def _add_saved_gradient(self, record: Mapping[str, Wire]) -> None:
         found = self._saved.get(record["of"])
@@ -531,79 +530,40 @@ class DumpWriter(Translator):
             found.text = value_text(found.wires[0], place, "", self._dialect)
 
 
-def _is_tensor(wire: Wire) -> bool:
-    return isinstance(wire, dict) and "$t" in wire
-
-
-def _results(record: Mapping[str, Wire], name: str) -> list[Wire]:
+def _results(record: Mapping[str, Any], name: str) -> list[Value]:
     """A tuple's items, or the one result. A collective's results are its arguments after it."""
     if name.startswith(("Distributed.", "MintDistributed.")):
         after = record.get("after") or {}
-        arguments = [*record["in"], *record["kw"].values()]
         places = [*map(str, range(len(record["in"]))), *(f"kw.{key}" for key in record["kw"])]
-        return [_replaced(wire, place, after) for wire, place in zip(arguments, places, strict=True)]
-    output = record.get("out")
-    if isinstance(output, dict) and "$tuple" in output:
-        items: list[Wire] = output["$tuple"]
-        return items
-    return [output]
+        return [
+            _after(value, place, after)
+            for value, place in zip((*record["in"], *record["kw"].values()), places, strict=True)
+        ]
+    output = record["out"]
+    return [item for _, item in output.items] if isinstance(output, Nest) and output.kind == "tuple" else [output]
 
 
-def _children(wire: Wire, slot: str) -> Iterator[tuple[str, Wire]]:
-    """Items inside a container, each with its slot."""
-    prefix = f"{slot}." if slot else ""
-    if isinstance(wire, list):
-        yield from ((f"{prefix}{i}", item) for i, item in enumerate(wire))
-    elif isinstance(wire, dict):
-        ((tag, content),) = wire.items()
-        if tag in ("$tuple", "$set"):
-            yield from ((f"{prefix}{i}", item) for i, item in enumerate(content))
-        elif tag in ("$dict", "$object"):
-            yield from ((f"{prefix}{key}", item) for key, item in content[1])
-
-
-def _tensors(wire: Wire, slot: str) -> Iterator[tuple[str, int]]:
-    """(slot, number) of every tensor in a value."""
-    if _is_tensor(wire):
-        yield slot, wire["$t"]
-    else:
-        for inner, item in _children(wire, slot):
-            yield from _tensors(item, inner)
-
-
-def _mapped(wire: Wire, slot: str, change: Any) -> Wire:
-    """The same value with each tensor replaced by what `change(slot, tensor)` says, and all other leaves by nothing."""
-    if _is_tensor(wire):
-        return change(slot, wire)
-    items = list(_children(wire, slot))
-    if not items:
-        return [] if wire == [] else None
-    if isinstance(wire, dict) and next(iter(wire)) in ("$dict", "$object"):
-        kind, pairs = next(iter(wire.values()))
-        return {
-            "$dict": [
-                kind,
-                [[key, _mapped(item, inner, change)] for (key, _), (inner, item) in zip(pairs, items, strict=True)],
-            ]
-        }
-    return [_mapped(item, inner, change) for inner, item in items]
-
-
-def _with_slots(wire: Wire, slot: str) -> Wire:
-    """The same value with slots in the places of tensors: what a gradient is put into."""
-    return _mapped(wire, slot, lambda slot, _: {"$t": slot})
-
-
-def _slots(wire: Wire) -> list[str]:
-    return [str(slot) for _, slot in _tensors(wire, "")]
-
-
-def _replaced(wire: Wire, slot: str, after: Mapping[str, int]) -> Wire:
+def _after(value: Value, slot: str, after: Mapping[str, int]) -> Value:
     """The same argument as it was after the call."""
-    if _is_tensor(wire):
-        return {"$t": after.get(slot, wire["$t"])}
-    items = list(_children(wire, slot))
-    return [_replaced(item, inner, after) for inner, item in items] if items else wire
+    if isinstance(value, TensorRef):
+        return TensorRef(after.get(slot, value.id))
+    if not isinstance(value, Nest) or not value.items:
+        return value
+    return Nest("list", tuple((key, _after(item, f"{slot}.{key}", after)) for key, item in value.items))
+
+
+def _with_gaps(value: Value, slot: str) -> Any:
+    """The same value with gaps in the places of tensors, into which gradients are put, and nothing in place of other leaves."""
+    if isinstance(value, TensorRef):
+        return Gap(slot)
+    if not isinstance(value, Nest) or not value.items:
+        return Nest("list", ()) if value == Nest("list", ()) else None
+    items = tuple((key, _with_gaps(item, f"{slot}.{key}" if slot else key)) for key, item in value.items)
+    return Nest("list" if is_plain(value) else "dict", items)
+
+
+def _gaps(value: Any) -> list[Any]:
+    return [leaf for _, leaf in leaves(value) if isinstance(leaf, Gap)]
 
 
 def _backward_of(name: str) -> str:

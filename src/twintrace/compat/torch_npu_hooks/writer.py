@@ -28,7 +28,6 @@ from ...model.sites import Phase
 from ...model.tensors import Spec
 from ...model.values import TensorRef, leaves, tensor_slots
 from ...store.appending import append
-from ...store.lines import value_of
 from ..translating import Translator
 from .names import line_name, operation_name
 from .numbers import from_values, storable, to_text
@@ -134,13 +133,11 @@ class LineWriter(Translator):
             for key in list(self._waiting):
                 self._pending.extend(self._backward_lines(key))
         name = operation_name(record["kind"], record["name"], record.get("type") or "")
-        arguments = tuple(value_of(wire) for wire in record["in"])
-        inputs = list(tensor_slots(arguments, {key: value_of(wire) for key, wire in record["kw"].items()}))
-        output = value_of(record["out"])
+        inputs = list(tensor_slots(record["in"], record["kw"]))
         self._pending += [(line_name(name, False, False, slot), tensor) for slot, tensor in inputs]
         self._pending += [
             (line_name(name, False, True, slot), leaf.id)
-            for slot, leaf in leaves(output)
+            for slot, leaf in leaves(record["out"])
             if isinstance(leaf, TensorRef)
         ]
         wanting = tuple(slot for slot, tensor in inputs if self._values[tensor].requires_grad)

@@ -33,7 +33,7 @@ from ...model.sites import Phase
 from ...model.values import TensorRef
 from ...store.appending import append, replace_end, replaced
 from ...store.arrays import STORAGE, as_float
-from ...store.lines import number_of, value_of
+from ...store.lines import number_of
 from ..torch_npu_hooks.numbers import storable, stored
 from ..translating import Translator
 from .names import STEMS, Leaf, argument_leaves, long_dtype, result_leaves, row_name, stack_key
@@ -226,9 +226,7 @@ class DumpWriter(Translator):
         label = self._label(record) if "raised" not in record and record["phase"] == Phase.FORWARD else None
         if label is None:
             return
-        arguments = tuple(value_of(wire) for wire in record["in"])
-        inputs = list(argument_leaves(arguments, {key: value_of(wire) for key, wire in record["kw"].items()}))
-        outputs = list(result_leaves(value_of(record["out"])))
+        inputs, outputs = list(argument_leaves(record["in"], record["kw"])), list(result_leaves(record["out"]))
         if not any(isinstance(leaf.value, TensorRef) for leaf in outputs):
             outputs = _written_to(inputs, record.get("after") or {})
         if self._content.overflow and all(self._is_finite(leaf) for leaf in outputs):
