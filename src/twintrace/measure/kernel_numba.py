@@ -310,7 +310,7 @@ def _warm(error, count, start, width, height, heat):
 # The whole pass ----------------------------------------------------------------------------------------------------
 
 
-def _weigh(
+def _accumulate(
     count,
     left_address, left_code, left_parts, left_size, left_table, left_shape, left_strides,
     right_address, right_code, right_parts, right_size, right_table, right_shape, right_strides,
@@ -405,4 +405,4 @@ _SIGNATURE = (
 @functools.cache
 def load():
     """The compiled kernel, from numba's cache on disk where it is there."""
-    return compiled(_SIGNATURE, _weigh)
+    return compiled(_SIGNATURE, _accumulate)

@@ -1,6 +1,6 @@
 """The pass over both arrays in numpy, block by block: for machines without numba, and to check the kernel by.
 
-weigh(count, left, right, …)   fills `counts`, `numbers`, `heat` and `blemish` as `totals.py` says
+accumulate(count, left, right, …)   fills `counts`, `numbers`, `heat` and `blemish` as `totals.py` says
 blocks(count, left, right)     both sides and their errors as float64, a block at a time
 """
 
@@ -56,7 +56,7 @@ def blocks(
             yield Block(start, one, two, np.abs(two - one), None, None)
 
 
-def weigh(
+def accumulate(
     count: int,
     left: NDArray[Any],
     left_form: Form,
@@ -75,10 +75,10 @@ def weigh(
     """One pass. `least` is the exponent of the smallest normal number, None where there is no last place."""
     with np.errstate(all="ignore"):
         for block in blocks(count, left, left_form, right, right_form, exact):
-            _weigh(block, count, rtol, atol, least, counts, numbers, heat, blemish, width)
+            _accumulate(block, count, rtol, atol, least, counts, numbers, heat, blemish, width)
 
 
-def _weigh(
+def _accumulate(
     block: Block,
     count: int,
     rtol: float,

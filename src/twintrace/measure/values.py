@@ -98,7 +98,7 @@ def _numba_kernel() -> Kernel | None:
     return kernel
 
 
-def _calling(weigh: Callable[..., None]) -> Kernel:
+def _calling(accumulate: Callable[..., None]) -> Kernel:
     """The compiled function, called as the one of `kernel_numpy` is."""
 
     def kernel(
@@ -114,12 +114,12 @@ def _calling(weigh: Callable[..., None]) -> Kernel:
         *results: Any,
     ) -> None:
         floor = 0 if least is None else (least + 1023) << 52  # the bits of that power of two
-        weigh(count, *side(left, left_form), *side(right, right_form), exact, rtol, atol, floor, *results)
+        accumulate(count, *side(left, left_form), *side(right, right_form), exact, rtol, atol, floor, *results)
 
     return kernel
 
 
-_numpy_kernel = kernel_numpy.weigh
+_numpy_kernel = kernel_numpy.accumulate
 _NONE = np.empty(0, np.int64)
 
 

@@ -9,7 +9,7 @@ both tools read. SURFACE.md lists every name, every field and every deliberate d
     pytorch.py, mindspore.py   what scripts import          names.py      `Functional.conv2d.3.forward.input.1`
     debugger.py                the one recording, seed_all  elements.py   a value as dump.json has it
     config.py                  config.json and arguments    writer.py     a recording, line by line, as a dump
-    chosen.py                  scope, list, allow-list      documents.py  JSON that is whole at any time
+    selection.py               scope, list, allow-list      documents.py  JSON that is whole at any time
     dumps.py                   a dump as items              values.py     tensors as files, written and read
     folding.py                 records into calls           layout.py     dumps as traces, traces as dumps
     compare/                   two dumps, item by item      readings.py   elements into tensors and values

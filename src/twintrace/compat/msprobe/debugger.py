@@ -19,8 +19,8 @@ from typing import Any, ClassVar
 from ... import api
 from ...model.choices import LevelName
 from ...model.errors import SessionError, TraceWriteError, UsageError
-from .chosen import Selected
 from .config import Settings, settings_from
+from .selection import Selected
 from .writer import DumpWriter
 
 _LEVELS: dict[str, LevelName] = {"L0": "module", "L1": "api", "mix": "mix", "debug": "api"}

@@ -32,11 +32,11 @@ from ...model.values import Nest, TensorRef, Value, leaves, tensor_slots
 from ...store.arrays import STORAGE, as_float
 from ...store.lines import Wire
 from ..translating import Translator
-from .chosen import Chosen, Everything
 from .config import Settings
 from .documents import Document, quote
 from .elements import Gap, is_plain, list_text, object_text, tensor_text, value_text
 from .names import FRAMEWORKS, Numbers, gradients_name, item_name, record_name, saved_name, stem
+from .selection import Everything, Selection
 from .values import Content, Values, clear
 
 FILES = ("dump.json", "stack.json", "construct.json", "debug.json")
@@ -82,11 +82,11 @@ class _Growing:
 class DumpWriter(Translator):
     """Writes the journal of a recorder, or of a trace, as a dump."""
 
-    def __init__(self, settings: Settings, chosen: Chosen | None = None, *, portable: bool = False) -> None:
+    def __init__(self, settings: Settings, chosen: Selection | None = None, *, portable: bool = False) -> None:
         """`portable`: the dump does not say where it was written, because it will be moved."""
         super().__init__()
         self._settings, self._portable = settings, portable
-        self._chosen: Chosen = chosen or Everything()
+        self._chosen: Selection = chosen or Everything()
         self._steps: set[int] = set()
         self._step = -1
         self._directory: Path | None = None
@@ -116,7 +116,7 @@ class DumpWriter(Translator):
         self._data: np.ndarray[Any, Any] | None = None
         self._failure: TraceWriteError | None = None
 
-    def choose(self, chosen: Chosen) -> None:
+    def choose(self, chosen: Selection) -> None:
         """Ask this selection from here on."""
         self._chosen = chosen
 

@@ -10,7 +10,7 @@ import pytest
 from tests.compat.msprobe.compare.writing import backward, make_dump, record, tensor
 from twintrace.compat.msprobe.compare.layers import pair_layers
 from twintrace.compat.msprobe.compare.mappings import read_api_mapping
-from twintrace.compat.msprobe.compare.pairing import Pairing, Wishes, pair_items
+from twintrace.compat.msprobe.compare.pairing import Pairing, PairingRules, pair_items
 from twintrace.compat.msprobe.dumps import open_dump
 
 MS = {"framework": "mindspore"}
@@ -120,7 +120,7 @@ def test_two_frameworks_without_a_mapping_are_remarked_on(tmp_path):
     assert "no mapping was given" in found.remarks[0]
     nameless = pair_items(one, make_dump(tmp_path / "c", {"Tensor.__add__.0.forward": record([], [])}, framework=""))
     assert "dump.json of an unknown framework, and no mapping" in nameless.remarks[0]
-    assert not pair_items(one, two, Wishes(cells={})).remarks
+    assert not pair_items(one, two, PairingRules(cells={})).remarks
 
 
 # --- numbers of calls ---------------------------------------------------------------------------------------------------
@@ -142,7 +142,7 @@ def test_fuzzy_an_extra_call_does_not_shift_those_after_it(tmp_path):
     one, two = make_dump(tmp_path / "a", chain(5)), make_dump(tmp_path / "b", chain(5, extra_after=2))
 
     by_name = pair_items(one, two)
-    fuzzy = pair_items(one, two, Wishes(fuzzy=True))
+    fuzzy = pair_items(one, two, PairingRules(fuzzy=True))
 
     assert_whole(fuzzy, one, two)
     assert ("Torch.neg.3.forward.input.0", "Torch.neg.3.forward.input.0") in rows(by_name)
@@ -154,14 +154,14 @@ def test_fuzzy_pairs_only_what_has_one_name(tmp_path):
     one = make_dump(tmp_path / "a", {"Torch.add.0.forward": record([tensor(3)], [tensor(3, seed=2.0)])})
     two = make_dump(tmp_path / "b", {"Tensor.__add__.0.forward": record([tensor(3)], [tensor(3, seed=2.0)])})
 
-    found = pair_items(one, two, Wishes(fuzzy=True))
+    found = pair_items(one, two, PairingRules(fuzzy=True))
 
     assert_whole(found, one, two)
     assert all("–" in row for row in rows(found))
 
 
-@pytest.mark.parametrize("wishes", [Wishes(fuzzy=True), Wishes(api_rules=()), Wishes(layers={})])
-def test_what_is_no_api_is_paired_by_an_equal_name_too(tmp_path, wishes):
+@pytest.mark.parametrize("rules", [PairingRules(fuzzy=True), PairingRules(api_rules=()), PairingRules(layers={})])
+def test_what_is_no_api_is_paired_by_an_equal_name_too(tmp_path, rules):
     """Modules, their gradients, and what a script saved: they have no numbers that could be shifted."""
     records = {
         "Module.fc.Linear.forward.0": record([tensor(2)], [tensor(2, seed=2.0)], {}),
@@ -171,7 +171,7 @@ def test_what_is_no_api_is_paired_by_an_equal_name_too(tmp_path, wishes):
     other = {"Module.fc.Linear.forward.0": record([tensor(5, seed=9.0)], [tensor(5, seed=8.0)], {})}
     one, two = make_dump(tmp_path / "a", records), make_dump(tmp_path / "b", records | other)
 
-    found = pair_items(one, two, wishes)
+    found = pair_items(one, two, rules)
 
     assert_whole(found, one, two)
     assert all(a == b for a, b in rows(found))
@@ -217,7 +217,7 @@ def cells(tmp_path):
 def test_cells_by_path_and_kind_and_parameters_by_what_they_are(tmp_path):
     one, two = cells(tmp_path)
 
-    found = pair_items(one, two, Wishes(cells={}))
+    found = pair_items(one, two, PairingRules(cells={}))
 
     assert_whole(found, one, two)
     pairs = dict(row for row in rows(found) if "–" not in row)
@@ -236,7 +236,7 @@ def test_cells_by_path_and_kind_and_parameters_by_what_they_are(tmp_path):
 def test_cells_as_a_file_says(tmp_path, said):
     one, two = cells(tmp_path)
 
-    found = pair_items(one, two, Wishes(cells=said))
+    found = pair_items(one, two, PairingRules(cells=said))
 
     assert_whole(found, one, two)
     assert ("Cell.act.MyActivation.forward.0.output.0", "Module.last.GELU.forward.0.output.0") in rows(found)
@@ -260,7 +260,7 @@ def layers_of(tmp_path, name: str, cell: str, **options):
 def test_what_the_cell_file_says_goes_before_equal_paths_forwards_and_backwards(tmp_path, layers):
     one, two = layers_of(tmp_path, "ms", "Cell.{}.Dense", **MS), layers_of(tmp_path, "pt", "Module.{}.Linear")
 
-    found = pair_items(one, two, Wishes(cells={"fc2.Dense": "fc1.Linear"}, layers=layers))
+    found = pair_items(one, two, PairingRules(cells={"fc2.Dense": "fc1.Linear"}, layers=layers))
 
     assert_whole(found, one, two)
     beside = {ours: theirs for ours, theirs in rows(found) if ours.startswith("Cell.fc2.")}
@@ -301,7 +301,7 @@ def test_arguments_and_results_by_their_places(tmp_path):
     one, two = apis(tmp_path)
     said = rules(tmp_path, "ms_args: [0, 2, axis]\npt_args: [0, 1, dim]\nms_outputs: [1]\npt_outputs: [0]\n")
 
-    found = pair_items(one, two, Wishes(api_rules=said))
+    found = pair_items(one, two, PairingRules(api_rules=said))
 
     assert_whole(found, one, two)
     assert [row for row in rows(found) if "–" not in row] == [
@@ -328,7 +328,7 @@ def test_arguments_and_results_by_their_places(tmp_path):
 def test_a_place_that_an_api_does_not_have_is_told_and_passed_over(tmp_path, text, told):
     one, two = apis(tmp_path)
 
-    found = pair_items(one, two, Wishes(api_rules=rules(tmp_path, text)))
+    found = pair_items(one, two, PairingRules(api_rules=rules(tmp_path, text)))
 
     (remark,) = found.remarks
     assert re.search(f"api.yaml: {told}", remark)
@@ -343,7 +343,7 @@ def test_the_api_mapping_of_the_document_on_a_real_abs(tmp_path):
     lists = "".join(f"{name}:\n- 0\n- 1\n" for name in ("ms_args", "pt_args", "ms_outputs", "pt_outputs"))
     (tmp_path / "api.yaml").write_text(f"ms_api: Functional.abs\npt_api: Torch.abs\n{lists}")
 
-    found = pair_items(one, two, Wishes(api_rules=read_api_mapping(tmp_path / "api.yaml")))
+    found = pair_items(one, two, PairingRules(api_rules=read_api_mapping(tmp_path / "api.yaml")))
 
     assert rows(found) == [
         (f"Functional.abs.0.forward.{item}.0", f"Torch.abs.0.forward.{item}.0") for item in ("input", "output")
@@ -358,7 +358,7 @@ def test_an_api_that_is_not_there_is_told(tmp_path):
         "- {ms_api: Functional.h, pt_api: Torch.g}\n- {ms_api: Functional.f, pt_api: Torch.h}\n"
     )
 
-    found = pair_items(one, two, Wishes(api_rules=read_api_mapping(tmp_path / "api.yaml")))
+    found = pair_items(one, two, PairingRules(api_rules=read_api_mapping(tmp_path / "api.yaml")))
 
     assert [remark.split(": ")[1:] for remark in found.remarks] == [
         ["line 1", f"Functional.h is not in {one.path}."],
@@ -386,7 +386,7 @@ def test_without_a_file_apis_are_paired_by_what_they_do(tmp_path):
         },
     )
 
-    found = pair_items(one, two, Wishes(api_rules=()))
+    found = pair_items(one, two, PairingRules(api_rules=()))
 
     assert_whole(found, one, two)
     assert [row for row in rows(found) if "–" not in row] == [
@@ -412,7 +412,7 @@ def test_one_call_beside_two_is_compared_at_its_edge(tmp_path):
     taken = [tensor(2, 3, seed=x), tensor(4, 3, seed=w), tensor(4, seed=b)]
     two = make_dump(tmp_path / "pt", {"Functional.linear.0.forward": record(taken, [tensor(2, 4, seed=y)])})
 
-    found = pair_items(one, two, Wishes(api_rules=()))
+    found = pair_items(one, two, PairingRules(api_rules=()))
 
     assert_whole(found, one, two)
     assert [row for row in rows(found) if "–" not in row] == [
@@ -426,7 +426,7 @@ def test_one_call_beside_two_is_compared_at_its_edge(tmp_path):
 def test_cells_without_a_partner_say_that_apis_alone_were_asked_for(tmp_path):
     one, two = cells(tmp_path)
 
-    found = pair_items(one, two, Wishes(api_rules=()))
+    found = pair_items(one, two, PairingRules(api_rules=()))
 
     lonely = {
         (pair.npu or pair.bench).name: pair.because for pair in found.pairs if pair.npu is None or pair.bench is None
@@ -434,7 +434,7 @@ def test_cells_without_a_partner_say_that_apis_alone_were_asked_for(tmp_path):
     said = {name: because for name, because in lonely.items() if name.startswith(("Cell.", "Module."))}
     assert {"Cell.fc1.Dense.forward.0.input.0", "Module.norm.LayerNorm.parameters_grad.0.bias"} <= said.keys()
     assert set(said.values()) == {"-am pairs APIs only; -cm pairs cells, -lm both"}
-    both = pair_items(one, two, Wishes(api_rules=(), cells={}))
+    both = pair_items(one, two, PairingRules(api_rules=(), cells={}))
     assert not [pair for pair in both.pairs if "APIs only" in pair.because]
 
 
@@ -467,7 +467,7 @@ def test_items_and_records_as_a_file_says_and_the_rest_by_name(tmp_path):
         "Functional.q.9.forward.input.0": "Functional.qkv.0.forward.output.0",
     }
 
-    found = pair_items(one, two, Wishes(items=said))
+    found = pair_items(one, two, PairingRules(items=said))
 
     assert rows(found) == [
         ("Functional.q.0.forward.input.0", "Functional.qkv.0.forward.input.0"),
@@ -537,23 +537,27 @@ def test_layers_level_by_level_as_in_the_document(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("wishes", "told"),
+    ("rules", "told"),
     [
         (
-            Wishes(cells={"mlp.up.Dense": "mlp.wide.Linear", "mlp.far.Dense": "mlp.wide.Conv", "Dense": "Linear"}),
+            PairingRules(
+                cells={"mlp.up.Dense": "mlp.wide.Linear", "mlp.far.Dense": "mlp.wide.Conv", "Dense": "Linear"}
+            ),
             "the cell mapping names what is not in the dumps: mlp.far.Dense (npu), mlp.wide.Conv (bench).",
         ),
         (
-            Wishes(layers={"MLP": {"up": "wide", "far": "away"}, "Other": {"up": "wide"}, "TopLayer": {"mlp": "mlp"}}),
+            PairingRules(
+                layers={"MLP": {"up": "wide", "far": "away"}, "Other": {"up": "wide"}, "TopLayer": {"mlp": "mlp"}}
+            ),
             "the layer mapping names what is not in the dumps: far (npu), away (bench), Other (npu).",
         ),
     ],
 )
-def test_names_in_a_file_that_are_in_neither_dump_are_told(tmp_path, wishes, told):
+def test_names_in_a_file_that_are_in_neither_dump_are_told(tmp_path, rules, told):
     one = modules(tmp_path, "ms", "Cell", "mlp:MLP", "mlp.up:Dense", **MS)
     two = modules(tmp_path, "pt", "Module", "mlp:MLP", "mlp.wide:Linear")
 
-    found = pair_items(one, two, wishes)
+    found = pair_items(one, two, rules)
 
     assert found.remarks == (told,)
     assert ("Cell.mlp.up.Dense.forward.0.input.0", "Module.mlp.wide.Linear.forward.0.input.0") in rows(found)
@@ -587,7 +591,7 @@ def test_layers_and_what_is_inside_them(tmp_path):
         construct={"Tensor.__mul__.7.forward": "Module.layer.Block.forward.0", "Module.layer.Block.forward.0": None},
     )
 
-    found = pair_items(one, two, Wishes(layers={"TopLayer": {"block": "layer"}}))
+    found = pair_items(one, two, PairingRules(layers={"TopLayer": {"block": "layer"}}))
 
     assert_whole(found, one, two)
     assert rows(found) == [
@@ -608,7 +612,7 @@ def test_wishes_add_up(tmp_path):
     found = pair_items(
         one,
         two,
-        Wishes(cells={}, api_rules=(), items={"Cell.act.MyActivation.forward.0": "Module.last.GELU.forward.0"}),
+        PairingRules(cells={}, api_rules=(), items={"Cell.act.MyActivation.forward.0": "Module.last.GELU.forward.0"}),
     )
 
     assert_whole(found, one, two)
@@ -668,7 +672,7 @@ def test_apis_inside_a_layer_are_paired_as_the_file_says(tmp_path):
         "Attention": {"flash_attention_score": "flash.npu_fusion_attention"},
     }
 
-    found = pair_items(one, two, Wishes(layers=said))
+    found = pair_items(one, two, PairingRules(layers=said))
 
     assert_whole(found, one, two)
     pairs = {

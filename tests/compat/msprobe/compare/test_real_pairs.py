@@ -15,7 +15,7 @@ import pytest
 
 from benchmarks.peers import environment
 from twintrace.compat.msprobe.compare.mappings import read_cell_mapping, read_layer_mapping
-from twintrace.compat.msprobe.compare.pairing import Wishes, pair_items
+from twintrace.compat.msprobe.compare.pairing import PairingRules, pair_items
 from twintrace.compat.msprobe.dumps import open_dump
 
 # All comparisons in one process: the tool takes seconds to start.
@@ -36,17 +36,17 @@ def compared(mindspore_dumps, torch_dumps, tmp_path_factory):
     root = tmp_path_factory.mktemp("real")
     (root / "cells.yaml").write_text(CELLS, encoding="utf-8")
     (root / "layers.yaml").write_text(LAYERS, encoding="utf-8")
-    wishes = {
-        "-cm": ((), Wishes(cells={})),
-        "-cm file": ((str(root / "cells.yaml"),), Wishes(cells=read_cell_mapping(root / "cells.yaml"))),
-        "-am": ((), Wishes(api_rules=())),
-        "-lm": ((), Wishes(layers={})),
-        "-lm file": ((str(root / "layers.yaml"),), Wishes(layers=read_layer_mapping(root / "layers.yaml"))),
+    rules = {
+        "-cm": ((), PairingRules(cells={})),
+        "-cm file": ((str(root / "cells.yaml"),), PairingRules(cells=read_cell_mapping(root / "cells.yaml"))),
+        "-am": ((), PairingRules(api_rules=())),
+        "-lm": ((), PairingRules(layers={})),
+        "-lm file": ((str(root / "layers.yaml"),), PairingRules(layers=read_layer_mapping(root / "layers.yaml"))),
     }
     npu, bench = (dumps / "statistics" / "step0" / "rank" / "dump.json" for dumps in (mindspore_dumps, torch_dumps))
     asked = [
         ["-tp", str(npu), "-gp", str(bench), "-o", str(_folder(root, name)), name.split()[0], *file]
-        for name, (file, _) in wishes.items()
+        for name, (file, _) in rules.items()
     ]
     done = subprocess.run(
         [str(environment("msprobe")), "-c", SCRIPT, json.dumps(asked)],
@@ -57,7 +57,7 @@ def compared(mindspore_dumps, torch_dumps, tmp_path_factory):
         check=False,
     )
     assert done.returncode == 0, (done.stdout + done.stderr)[-2000:]
-    ours = {name: pair_items(open_dump(npu), open_dump(bench), wish).names for name, (_, wish) in wishes.items()}
+    ours = {name: pair_items(open_dump(npu), open_dump(bench), wish).names for name, (_, wish) in rules.items()}
     return {name: (_pairs(_folder(root, name)), found) for name, found in ours.items()}
 
 

@@ -7,7 +7,7 @@ import pytest
 from twintrace.compat.msprobe.compare.advisor import Advisor, advice
 from twintrace.compat.msprobe.compare.pairing import ItemPair
 from twintrace.compat.msprobe.compare.rows import NOTHING, Generation, Mode, Row, cells_of, columns, make_row
-from twintrace.compat.msprobe.compare.tensors import Weighed
+from twintrace.compat.msprobe.compare.tensors import Measured
 from twintrace.compat.msprobe.compare.verdicts import colour, judge
 from twintrace.compat.msprobe.dumps import Item
 from twintrace.model.pairs import Layout
@@ -41,7 +41,7 @@ def statistics(npu: Item | None, bench: Item | None, generation: Generation = NE
 def values(*numbers: object, state: str = "output", generation: Generation = OLDER, **facts) -> Row:
     """A row of a tensor dump: Cosine, EucDist, MaxAbsErr, MaxRelativeErr, and the two shares."""
     sides = ItemPair(item(state, **facts), item(state))
-    return make_row(sides, Mode.TENSOR, generation, Weighed(numbers))
+    return make_row(sides, Mode.TENSOR, generation, Measured(numbers))
 
 
 GOOD = (1.0, 0.0, 0.0, 0.0, 1.0, 1.0)
@@ -82,7 +82,7 @@ def test_the_columns_of_the_newer_generation():
 @pytest.mark.parametrize("mode", Mode)
 @pytest.mark.parametrize("stack", [False, True])
 def test_a_row_has_a_cell_for_each_column(generation, mode, stack):
-    row = make_row(ItemPair(item(), item(md5="0a")), mode, generation, Weighed(GOOD) if mode.reads else None)
+    row = make_row(ItemPair(item(), item(md5="0a")), mode, generation, Measured(GOOD) if mode.reads else None)
     judge([row], mode, generation)
     heads = columns(generation, mode, stack=stack)
     cells = cells_of(row, mode, generation, "['File …']" if stack and not mode.of_kernels else None)
@@ -308,13 +308,13 @@ def test_values_that_mean_nothing_are_not_judged():
 @pytest.mark.parametrize("mode", [Mode.STATISTICS, Mode.MD5, Mode.TENSOR])
 @pytest.mark.parametrize("generation", Generation)
 def test_what_was_not_read_or_has_no_partner_never_passes(mode, generation):
-    weighed = Weighed(("unsupported",) * 6, unread="x.npy: truncated") if mode.reads else None
-    damaged = make_row(ItemPair(item(problem="its shape is no list"), item()), mode, generation, weighed)
+    measured = Measured(("unsupported",) * 6, unread="x.npy: truncated") if mode.reads else None
+    damaged = make_row(ItemPair(item(problem="its shape is no list"), item()), mode, generation, measured)
     lonely = make_row(
         ItemPair(item(), None, "no such record"),
         mode,
         generation,
-        Weighed(("unsupported",) * 6) if mode.reads else None,
+        Measured(("unsupported",) * 6) if mode.reads else None,
     )
     found = judged([damaged, lonely], mode, generation)
     assert not {*found} & {"pass", "Yes", ""}
@@ -404,7 +404,7 @@ def test_nothing_fails():
 
 def test_what_was_not_read_is_no_failure_but_told():
     advisor = Advisor()
-    row = make_row(ItemPair(item(), item()), Mode.TENSOR, OLDER, Weighed(("unsupported",) * 6, unread="truncated"))
+    row = make_row(ItemPair(item(), item()), Mode.TENSOR, OLDER, Measured(("unsupported",) * 6, unread="truncated"))
     judge([row], Mode.TENSOR, OLDER)
     advisor.see([row])
     assert advisor.first is None
@@ -420,7 +420,7 @@ def advised(mode: Mode, *rows: Row, generation: Generation = OLDER) -> str:
 
 
 def of(npu: Item | None, bench: Item | None, mode: Mode, generation: Generation = OLDER) -> Row:
-    return make_row(ItemPair(npu, bench), mode, generation, Weighed(("unsupported",) * 6) if mode.reads else None)
+    return make_row(ItemPair(npu, bench), mode, generation, Measured(("unsupported",) * 6) if mode.reads else None)
 
 
 @pytest.mark.parametrize(
@@ -440,7 +440,7 @@ def test_what_cannot_be_judged_is_counted_and_not_said_to_pass(row, words):
 
 def test_a_red_row_is_one_that_fails_unless_both_sides_are_alike():
     assert "Line: 2" in advised(Mode.TENSOR, values(*GOOD, max=INF))
-    both = make_row(ItemPair(item(min=-INF), item(min=-INF)), Mode.TENSOR, OLDER, Weighed(GOOD))
+    both = make_row(ItemPair(item(min=-INF), item(min=-INF)), Mode.TENSOR, OLDER, Measured(GOOD))
     text = advised(Mode.TENSOR, both)
     assert "Line: NA" in text
     assert "are red" in text

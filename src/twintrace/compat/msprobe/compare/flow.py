@@ -19,7 +19,7 @@ from pathlib import Path
 
 from ....model.errors import ReportError, TwintraceError, UsageError
 from ..dumps import Dump, open_dump, read_stacks
-from .pairing import Pairing, Wishes, pair_items
+from .pairing import Pairing, PairingRules, pair_items
 from .request import Place, Request
 from .rows import Generation
 from .sheets import Summary, common_mode, write_result
@@ -55,18 +55,18 @@ class Settings:
 
 def run(request: Request, settings: Settings, say: Say) -> tuple[Path, ...]:
     """Compare every place that was asked for; the files that were written. `say` is told what people want to know."""
-    wishes = _wishes(settings)
-    if request.kernels and (settings.fuzzy or settings.stacks or wishes.mapped):
+    rules = _pairing_rules(settings)
+    if request.kernels and (settings.fuzzy or settings.stacks or rules.mapped):
         raise UsageError(
             "these are kernel dumps, which have no APIs, cells, layers or stacks: -s, -f and the mappings mean nothing for "
             "them. Leave them out."
         )
     _make(settings.output)
     with free_stamp(settings.output) as stamp:
-        return _run(request, settings, wishes, stamp, say)
+        return _run(request, settings, rules, stamp, say)
 
 
-def _run(request: Request, settings: Settings, wishes: Wishes, stamp: str, say: Say) -> tuple[Path, ...]:
+def _run(request: Request, settings: Settings, rules: PairingRules, stamp: str, say: Say) -> tuple[Path, ...]:
     for remark in request.remarks:
         say(remark)
     written: list[Path] = []
@@ -76,10 +76,8 @@ def _run(request: Request, settings: Settings, wishes: Wishes, stamp: str, say: 
     kernels = Kernels(request.places[0].npu, request.places[0].bench) if request.kernels else None
     for place in request.places:
         try:
-            laid_out = (
-                _laid_out(place, request, settings, wishes) if kernels is None else kernels.pair(*_numbers(place))
-            )
-            written += _compare(place, request, settings, wishes, laid_out, stamp, say)
+            laid_out = _laid_out(place, request, settings, rules) if kernels is None else kernels.pair(*_numbers(place))
+            written += _compare(place, request, settings, rules, laid_out, stamp, say)
         except TwintraceError as error:
             if len(request.places) == 1:
                 raise
@@ -96,7 +94,7 @@ def _compare(
     place: Place,
     request: Request,
     settings: Settings,
-    wishes: Wishes,
+    rules: PairingRules,
     laid_out: tuple[Dump, Dump, Pairing],
     stamp: str,
     say: Say,
@@ -121,7 +119,7 @@ def _compare(
         say=say if settings.verbose and request.verbose else None,
     )
     written = [path for path in (made.path, made.advice) if path is not None]
-    if wishes.layers is not None:
+    if rules.layers is not None:
         written.append(settings.output / f"data_mapping{place.label}_{stamp}.yaml")
         from .mappings import write_data_mapping
 
@@ -131,12 +129,12 @@ def _compare(
     yield from written
 
 
-def _laid_out(place: Place, request: Request, settings: Settings, wishes: Wishes) -> tuple[Dump, Dump, Pairing]:
+def _laid_out(place: Place, request: Request, settings: Settings, rules: PairingRules) -> tuple[Dump, Dump, Pairing]:
     npu, bench = open_dump(place.npu), open_dump(place.bench)
     common_mode(npu, bench)
     if settings.stacks:
         npu = _with_stacks(npu, request.stack if len(request.places) == 1 else None)  # each rank has its own
-    return npu, bench, pair_items(npu, bench, wishes)
+    return npu, bench, pair_items(npu, bench, rules)
 
 
 def _told(place: Place, pairing: Pairing, made: Summary, written: Sequence[Path]) -> Iterator[str]:
@@ -177,7 +175,7 @@ def _with_stacks(dump: Dump, file: Path | None) -> Dump:
 # --- options ----------------------------------------------------------------------------------------------------------
 
 
-def _wishes(settings: Settings) -> Wishes:
+def _pairing_rules(settings: Settings) -> PairingRules:
     if settings.data_mapping is True:
         raise UsageError("data_mapping: expected a YAML file; without one there is nothing to map.")
     apis, cells, items, layers = (
@@ -187,10 +185,10 @@ def _wishes(settings: Settings) -> Wishes:
         settings.layer_mapping,
     )
     if not (apis or cells or items or layers):
-        return Wishes(settings.fuzzy)
+        return PairingRules(settings.fuzzy)
     from .mappings import read_api_mapping, read_cell_mapping, read_data_mapping, read_layer_mapping  # and YAML with it
 
-    return Wishes(
+    return PairingRules(
         settings.fuzzy,
         (() if apis is True else read_api_mapping(apis)) if apis else None,
         ({} if cells is True else read_cell_mapping(cells)) if cells else None,

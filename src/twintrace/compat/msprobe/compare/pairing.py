@@ -1,13 +1,13 @@
 """Which item of one dump stands beside which of the other.
 
     pair_items(npu, bench)                                 by full name
-    pair_items(npu, bench, Wishes(fuzzy=True))             by name without the number of the call, in the same place
-    pair_items(npu, bench, Wishes(api_rules=rules))        -am: the rules, then what the project's alignment finds
-    pair_items(npu, bench, Wishes(cells={}))               -cm: Cell is Module, Dense is Linear, gamma is weight
-    pair_items(npu, bench, Wishes(items=names))            -dm: item by item
-    pair_items(npu, bench, Wishes(layers=rules))           -lm: layers by name, what is inside by the alignment
+    pair_items(npu, bench, PairingRules(fuzzy=True))             by name without the number of the call, in the same place
+    pair_items(npu, bench, PairingRules(api_rules=rules))        -am: the rules, then what the project's alignment finds
+    pair_items(npu, bench, PairingRules(cells={}))               -cm: Cell is Module, Dense is Linear, gamma is weight
+    pair_items(npu, bench, PairingRules(items=names))            -dm: item by item
+    pair_items(npu, bench, PairingRules(layers=rules))           -lm: layers by name, what is inside by the alignment
 
-Wishes may be combined: what files say counts first, then layers, APIs, cells, and in the end equal names. Every item of both
+Rules may be combined: what files say counts first, then layers, APIs, cells, and in the end equal names. Every item of both
 sides is in one pair, or alone; only a file may put one item of the bench beside several. A gradient belongs to the call whose
 number it has, which is the call that it is the gradient of.
 """
@@ -60,7 +60,7 @@ class Pairing:
 
 
 @dataclass(frozen=True, slots=True)
-class Wishes:
+class PairingRules:
     """Rules of pairing. None: not asked for. An empty table: asked for without a file."""
 
     fuzzy: bool = False
@@ -75,57 +75,57 @@ class Wishes:
         return any(wish is not None for wish in (self.api_rules, self.cells, self.items, self.layers))
 
 
-def pair_items(npu: Dump, bench: Dump, wishes: Wishes | None = None) -> Pairing:
+def pair_items(npu: Dump, bench: Dump, rules: PairingRules | None = None) -> Pairing:
     """Lay two dumps side by side."""
-    wishes = wishes or Wishes()
-    board = _Board(npu, bench)
-    if wishes.items is not None:
-        board.follow_items(wishes.items)
-    if wishes.cells:
-        board.follow_cells(wishes.cells, said=True)
-        board.tell_unknown("cell", board.unknown_cells(wishes.cells))
+    rules = rules or PairingRules()
+    pairs = _Pairs(npu, bench)
+    if rules.items is not None:
+        pairs.follow_items(rules.items)
+    if rules.cells:
+        pairs.follow_cells(rules.cells, said=True)
+        pairs.tell_unknown("cell", pairs.unknown_cells(rules.cells))
     modules: dict[str, str] = {}
-    if wishes.layers is not None:
+    if rules.layers is not None:
         from .layers import pair_apis, pair_layers, unknown_layers
 
-        modules = pair_layers(npu, bench, wishes.layers)
+        modules = pair_layers(npu, bench, rules.layers)
         for said in (True, False):
-            board.follow_paths(modules, said=said)
-        placed = pair_apis(npu, bench, wishes.layers)
-        board.follow_places([(one, two) for one, two, said in placed if said], "the layer mapping says so")
-        board.tell_unknown("layer", unknown_layers(npu, bench, wishes.layers))
-    if wishes.api_rules is not None:
-        board.follow_rules(wishes.api_rules)
-    if wishes.cells is not None:
-        board.follow_cells(wishes.cells, said=False)
-    if wishes.layers is not None or wishes.api_rules is not None or wishes.fuzzy:
+            pairs.follow_paths(modules, said=said)
+        placed = pair_apis(npu, bench, rules.layers)
+        pairs.follow_places([(one, two) for one, two, said in placed if said], "the layer mapping says so")
+        pairs.tell_unknown("layer", unknown_layers(npu, bench, rules.layers))
+    if rules.api_rules is not None:
+        pairs.follow_rules(rules.api_rules)
+    if rules.cells is not None:
+        pairs.follow_cells(rules.cells, said=False)
+    if rules.layers is not None or rules.api_rules is not None or rules.fuzzy:
         from .aligned import align_dumps  # equal names alone need none of it
-    if wishes.layers is not None:
-        board.follow_alignment(align_dumps(npu, bench, modules), lambda one, two: True)
-    if wishes.layers is not None or wishes.api_rules is not None:
-        board.follow_alignment(align_dumps(npu, bench, only_apis=True), lambda one, two: True)
-        if wishes.layers is not None:  # what the alignment leaves, as the tool does
-            rest = [(one, two) for one, two, _ in placed if board.is_free(one, two)]
-            board.follow_places(rest, "the same API in the same place of its layer")
-    elif wishes.fuzzy:
-        board.follow_alignment(align_dumps(npu, bench), _same_but_for_the_number)
-    board.follow_names(wishes)
-    if wishes.api_rules is not None and wishes.cells is None and wishes.layers is None:
-        board.leave_modules("-am pairs APIs only; -cm pairs cells, -lm both")
-    if npu.framework != bench.framework and not wishes.mapped and {npu.framework, bench.framework} > {"mindspore"}:
+    if rules.layers is not None:
+        pairs.follow_alignment(align_dumps(npu, bench, modules), lambda one, two: True)
+    if rules.layers is not None or rules.api_rules is not None:
+        pairs.follow_alignment(align_dumps(npu, bench, only_apis=True), lambda one, two: True)
+        if rules.layers is not None:  # what the alignment leaves, as the tool does
+            rest = [(one, two) for one, two, _ in placed if pairs.is_free(one, two)]
+            pairs.follow_places(rest, "the same API in the same place of its layer")
+    elif rules.fuzzy:
+        pairs.follow_alignment(align_dumps(npu, bench), _same_but_for_the_number)
+    pairs.follow_names(rules)
+    if rules.api_rules is not None and rules.cells is None and rules.layers is None:
+        pairs.leave_modules("-am pairs APIs only; -cm pairs cells, -lm both")
+    if npu.framework != bench.framework and not rules.mapped and {npu.framework, bench.framework} > {"mindspore"}:
         one, two = (framework or "an unknown framework" for framework in (npu.framework, bench.framework))
-        board.remarks.append(
+        pairs.remarks.append(
             f"{npu.path} is of {one} and {bench.path} of {two}, and no mapping was given: only equal names "
             f"were paired. Give -am for APIs, -cm for cells, or -lm for both."
         )
-    return Pairing(tuple(board.pairs()), tuple(board.remarks))
+    return Pairing(tuple(pairs.pairs()), tuple(pairs.remarks))
 
 
 def _same_but_for_the_number(one: str, two: str) -> bool:
     return _call_free(one) == _call_free(two)
 
 
-class _Board:
+class _Pairs:
     """Pairs that have been found so far."""
 
     def __init__(self, npu: Dump, bench: Dump) -> None:
@@ -267,16 +267,16 @@ class _Board:
                 for index in self._records[which].get(record, ()):
                     self._alone[which, self._dumps[which].items[index].name] = because
 
-    def follow_names(self, wishes: Wishes) -> None:
+    def follow_names(self, rules: PairingRules) -> None:
         """Equal names, however a generation of the tool spells them.
 
         Not of APIs where the alignment was asked: it knows better than their numbers. Nor, across frameworks, of APIs in modules
         that are not each other's.
         """
-        aligned = wishes.layers is not None or wishes.api_rules is not None or wishes.fuzzy
+        aligned = rules.layers is not None or rules.api_rules is not None or rules.fuzzy
         barred = {
             record
-            for record in (self._records[0] if aligned or wishes.cells is not None else ())
+            for record in (self._records[0] if aligned or rules.cells is not None else ())
             if (name := parse(record)) is not None and name.kind is Kind.API
             if aligned or not self._same_place(record)
         }

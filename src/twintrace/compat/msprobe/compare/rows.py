@@ -23,7 +23,7 @@ from ..dumps import Dump, Item, some
 from .pairing import ItemPair
 
 if TYPE_CHECKING:
-    from .tensors import Weighed
+    from .tensors import Measured
 
 
 class Generation(Enum):
@@ -147,16 +147,16 @@ class Row:
         return self.npu.name if self.pair.npu is not None else self.bench.name
 
 
-def make_row(pair: ItemPair, mode: Mode, generation: Generation, weighed: Weighed | None = None) -> Row:
-    """The row of a pair; `weighed` is what was found in the values, where they are opened."""
+def make_row(pair: ItemPair, mode: Mode, generation: Generation, measured: Measured | None = None) -> Row:
+    """The row of a pair; `measured` is what was found in the values, where they are opened."""
     npu, bench = pair.npu, pair.bench
     left, right = _side(npu), _side(bench)
     unread, remark = "", ""
     numbers: tuple[Cell, ...] = ()
     if mode in _OF_STATISTICS:
         numbers = _differences(left, right, generation)
-    elif weighed is not None:
-        numbers, unread, remark = weighed.cells, weighed.unread, weighed.remark
+    elif measured is not None:
+        numbers, unread, remark = measured.cells, measured.unread, measured.remark
     elif mode.reads:
         numbers = (_UNSUPPORTED,) * len(ERRORS)
     if npu is not None and npu.problem:

@@ -6,7 +6,7 @@
     write_result(…, generation=Generation.NEWER)
         compare_result_20260102030405.csv          xlsx=True for a spreadsheet
 
-Rows are made a record at a time and written as they are made: memory does not grow with the dumps. Values are read and weighed
+Rows are made a record at a time and written as they are made: memory does not grow with the dumps. Values are read and measured
 on all cores, one pair each. A file is put in place when it is complete, never before.
 """
 
@@ -124,7 +124,7 @@ def _rows(
     advisor: Advisor,
 ) -> Rows:
     """Coloured cells, a record at a time."""
-    made = _weighed(npu, bench, pairs, mode, generation, say) if mode.reads else (
+    made = _measured(npu, bench, pairs, mode, generation, say) if mode.reads else (
         make_row(pair, mode, generation) for pair in pairs
     )  # fmt: skip
     for record, rows in _records(made):
@@ -142,7 +142,7 @@ def _stack(frames: tuple[str, ...] | None) -> str:
     return NOTHING if frames is None else str([*frames])
 
 
-def _weighed(
+def _measured(
     npu: Dump,
     bench: Dump,
     pairs: Iterable[ItemPair],
@@ -150,9 +150,9 @@ def _weighed(
     generation: Generation,
     say: Callable[[str], object] | None,
 ) -> Iterator[Row]:
-    from .tensors import weigh  # and numpy with it
+    from .tensors import measure_pair  # and numpy with it
 
-    for done in api.Local().run(partial(weigh, npu, bench), pairs):
+    for done in api.Local().run(partial(measure_pair, npu, bench), pairs):
         row = make_row(done.item, mode, generation, done.result())
         if say is not None:
             say(f"{row.name}: {', '.join(map(str, row.numbers))} {row.unread or row.remark}".rstrip())

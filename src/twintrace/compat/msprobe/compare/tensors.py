@@ -1,6 +1,6 @@
-"""The values of two items, weighed: the six numbers that a tensor's row has.
+"""The values of two items, measured: the six numbers that a tensor's row has.
 
-    weigh(npu, bench, pair)      Weighed(cells=(0.999999, 0.363, 0.0045, 92.36, 0.4998, 0.8736))
+    measure_pair(npu, bench, pair)      Measured(cells=(0.999999, 0.363, 0.0045, 92.36, 0.4998, 0.8736))
 
 The numbers are the project's own (docs/reference/metrics.md); the embassy's are which of them, and how they are written:
 twelve decimals, six for a cosine above 0.9999. The bench is what is divided by.
@@ -35,7 +35,7 @@ _EMPTY = "There are no elements."
 
 
 @dataclass(frozen=True, slots=True)
-class Weighed:
+class Measured:
     """Cosine, EucDist, MaxAbsErr, MaxRelativeErr and the two shares, or words in their place."""
 
     cells: tuple[Cell, ...]
@@ -44,7 +44,7 @@ class Weighed:
     remark: str = ""
 
 
-def weigh(npu: Dump, bench: Dump, pair: ItemPair) -> Weighed:
+def measure_pair(npu: Dump, bench: Dump, pair: ItemPair) -> Measured:
     """Read both sides and compare them. Whatever cannot be read is said, not raised."""
     one, two = pair.npu, pair.bench
     if one is None or two is None:
@@ -71,7 +71,7 @@ def weigh(npu: Dump, bench: Dump, pair: ItemPair) -> Weighed:
         return _words(_UNMATCHED, remark=f"The shapes do not fit on each other: {shapes}. Nothing was compared.")
     if not left.size:
         return _words(_UNSUPPORTED, remark=_EMPTY)
-    return _weighed(left, left_dtype, right, right_dtype)
+    return _measured(left, left_dtype, right, right_dtype)
 
 
 def _misshapen(dump: Dump, item: Item, array: Array) -> Iterator[str]:
@@ -83,7 +83,7 @@ def _misshapen(dump: Dump, item: Item, array: Array) -> Iterator[str]:
         )
 
 
-def _weighed(left: Array, left_dtype: str, right: Array, right_dtype: str) -> Weighed:
+def _measured(left: Array, left_dtype: str, right: Array, right_dtype: str) -> Measured:
     found = api.measure(left, right, left_dtype, right_dtype, rtol=0.0, atol=0.0)
     if found.count - found.finite != found.nan_both + found.inf_both:
         return _words(NOTHING, remark="NaN or infinities stand in other places on the two sides.")
@@ -95,10 +95,10 @@ def _weighed(left: Array, left_dtype: str, right: Array, right_dtype: str) -> We
         largest = _written(_rounded(error, left_dtype, right_dtype)), _written(relative)
         note = "One element: no direction, no shares."
         cells = (_UNSUPPORTED, _UNSUPPORTED, *largest, _UNSUPPORTED, _UNSUPPORTED)
-        return Weighed(cells, remark=f"{note} {remark}".strip())
+        return Measured(cells, remark=f"{note} {remark}".strip())
     cosine, why = _cosine(found)
     cells = (cosine, found.euclidean or 0.0, *map(_written, (error, relative, one, five)))
-    return Weighed(cells, remark=f"{why} {remark}".strip())
+    return Measured(cells, remark=f"{why} {remark}".strip())
 
 
 def relative_errors(left: Array, right: Array, left_dtype: str, right_dtype: str) -> tuple[float, float, float]:
@@ -177,5 +177,5 @@ def _holds_values(item: Item) -> bool:
     return item.shape is not None and math.prod(item.shape) > 0
 
 
-def _words(word: str, *, unread: str = "", remark: str = "") -> Weighed:
-    return Weighed((word,) * 6, unread, remark)
+def _words(word: str, *, unread: str = "", remark: str = "") -> Measured:
+    return Measured((word,) * 6, unread, remark)

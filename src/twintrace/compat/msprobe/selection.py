@@ -20,7 +20,7 @@ from .config import Settings, is_allowed
 from .names import gradients_name, parse, record_name, stems
 
 
-class Chosen(Protocol):
+class Selection(Protocol):
     """Questions that a writer asks of a selection."""
 
     def leaves_out(self, module: str, up: int | None) -> bool: ...
