@@ -75,69 +75,54 @@ def accumulate(
     """One pass. `least` is the exponent of the smallest normal number, None where there is no last place."""
     with np.errstate(all="ignore"):
         for block in blocks(count, left, left_form, right, right_form, exact):
-            _accumulate(block, count, rtol, atol, least, counts, numbers, heat, blemish, width)
+            one, two, error = block.left, block.right, block.error
+            regular = np.isfinite(one) & np.isfinite(two)
+            place = np.arange(block.start, block.start + one.size)
+            cell = _cells(place, count, width, heat.shape) if heat.size else None
+            if not regular.all():
+                same = _set_aside(block, ~regular, counts)
+                if cell is not None:
+                    blemish.reshape(-1)[cell[~regular][~same]] = True
+                one, two, error, place = one[regular], two[regular], error[regular], place[regular]
+                cell = None if cell is None else cell[regular]
+            if not one.size:
+                continue
+            if block.left_parts is None or block.right_parts is None:
+                products = one * two
+                counts[totals.FLIPS] += np.count_nonzero(((one < 0) & (two > 0)) | ((one > 0) & (two < 0)))
+            else:
+                kept = np.repeat(regular, 2)
+                products = block.left_parts[kept] * block.right_parts[kept]
+            size = np.abs(one)
+            defined = size > 0
+            ratio = np.where(defined, error / np.where(defined, size, 1.0), error)
+            equal = error == 0
+            counts[totals.EQUAL] += np.count_nonzero(equal)
+            counts[totals.CLOSE] += np.count_nonzero(error <= atol + rtol * size)
+            counts[totals.ONE_THOUSANDTH] += np.count_nonzero(equal | (defined & (ratio < 0.001)))
+            counts[totals.FIVE_THOUSANDTHS] += np.count_nonzero(equal | (defined & (ratio < 0.005)))
+            counts[totals.RATIOS] += np.count_nonzero(defined)
+            bins = np.where(equal, 0, 1 + np.searchsorted(_EDGES, ratio, side="right"))
+            counts[totals.HISTOGRAM :] += np.bincount(bins, minlength=totals.BINS)
 
-
-def _accumulate(
-    block: Block,
-    count: int,
-    rtol: float,
-    atol: float,
-    least: int | None,
-    counts: NDArray[np.int64],
-    numbers: Floats,
-    heat: Floats,
-    blemish: NDArray[np.bool_],
-    width: int,
-) -> None:
-    one, two, error = block.left, block.right, block.error
-    regular = np.isfinite(one) & np.isfinite(two)
-    place = np.arange(block.start, block.start + one.size)
-    cell = _cells(place, count, width, heat.shape) if heat.size else None
-    if not regular.all():
-        same = _set_aside(block, ~regular, counts)
-        if cell is not None:
-            blemish.reshape(-1)[cell[~regular][~same]] = True
-        one, two, error, place = one[regular], two[regular], error[regular], place[regular]
-        cell = None if cell is None else cell[regular]
-    if not one.size:
-        return
-    if block.left_parts is None or block.right_parts is None:
-        products = one * two
-        counts[totals.FLIPS] += np.count_nonzero(((one < 0) & (two > 0)) | ((one > 0) & (two < 0)))
-    else:
-        kept = np.repeat(regular, 2)
-        products = block.left_parts[kept] * block.right_parts[kept]
-    size = np.abs(one)
-    defined = size > 0
-    ratio = np.where(defined, error / np.where(defined, size, 1.0), error)
-    equal = error == 0
-    counts[totals.EQUAL] += np.count_nonzero(equal)
-    counts[totals.CLOSE] += np.count_nonzero(error <= atol + rtol * size)
-    counts[totals.ONE_THOUSANDTH] += np.count_nonzero(equal | (defined & (ratio < 0.001)))
-    counts[totals.FIVE_THOUSANDTHS] += np.count_nonzero(equal | (defined & (ratio < 0.005)))
-    counts[totals.RATIOS] += np.count_nonzero(defined)
-    bins = np.where(equal, 0, 1 + np.searchsorted(_EDGES, ratio, side="right"))
-    counts[totals.HISTOGRAM :] += np.bincount(bins, minlength=totals.BINS)
-
-    numbers[totals.SUM_ERRORS] += error.sum()
-    numbers[totals.SUM_SQUARES] += np.square(error).sum()
-    numbers[totals.SUM_LEFT] += np.square(one).sum()
-    numbers[totals.SUM_RIGHT] += np.square(two).sum()
-    numbers[totals.SUM_PRODUCTS] += products.sum()
-    numbers[totals.SUM_RATIOS] += ratio[defined].sum()
-    worst = int(error.argmax())
-    if error[worst] > numbers[totals.LARGEST_ERROR]:
-        counts[totals.WORST] = place[worst]
-        numbers[totals.LARGEST_ERROR] = error[worst]
-    _raise(numbers, totals.LARGEST_LEFT, size)
-    _raise(numbers, totals.LARGEST_RIGHT, np.abs(two))
-    _raise(numbers, totals.LARGEST_RATIO, ratio[defined])
-    if least is not None:
-        power = np.maximum(np.frexp(np.maximum(size, np.abs(two)))[1] - 1, least)
-        _raise(numbers, totals.LARGEST_STEP, error / np.ldexp(1.0, power))
-    if cell is not None:
-        np.maximum.at(heat.reshape(-1), cell, error)
+            numbers[totals.SUM_ERRORS] += error.sum()
+            numbers[totals.SUM_SQUARES] += np.square(error).sum()
+            numbers[totals.SUM_LEFT] += np.square(one).sum()
+            numbers[totals.SUM_RIGHT] += np.square(two).sum()
+            numbers[totals.SUM_PRODUCTS] += products.sum()
+            numbers[totals.SUM_RATIOS] += ratio[defined].sum()
+            worst = int(error.argmax())
+            if error[worst] > numbers[totals.LARGEST_ERROR]:
+                counts[totals.WORST] = place[worst]
+                numbers[totals.LARGEST_ERROR] = error[worst]
+            _raise(numbers, totals.LARGEST_LEFT, size)
+            _raise(numbers, totals.LARGEST_RIGHT, np.abs(two))
+            _raise(numbers, totals.LARGEST_RATIO, ratio[defined])
+            if least is not None:
+                power = np.maximum(np.frexp(np.maximum(size, np.abs(two)))[1] - 1, least)
+                _raise(numbers, totals.LARGEST_STEP, error / np.ldexp(1.0, power))
+            if cell is not None:
+                np.maximum.at(heat.reshape(-1), cell, error)
 
 
 def scaled_sums(block: Block, left: int, right: int, error: int) -> tuple[float, float, float, float, float]:

@@ -101,18 +101,8 @@ def _numba_kernel() -> Kernel | None:
 def _calling(accumulate: Callable[..., None]) -> Kernel:
     """The compiled function, called as the one of `kernel_numpy` is."""
 
-    def kernel(
-        count: int,
-        left: NDArray[Any],
-        left_form: Form,
-        right: NDArray[Any],
-        right_form: Form,
-        exact: bool,
-        rtol: float,
-        atol: float,
-        least: int | None,
-        *results: Any,
-    ) -> None:
+    def kernel(count: int, left: Any, left_form: Form, right: Any, right_form: Form, *rest: Any) -> None:
+        exact, rtol, atol, least, *results = rest
         floor = 0 if least is None else (least + 1023) << 52  # the bits of that power of two
         accumulate(count, *side(left, left_form), *side(right, right_form), exact, rtol, atol, floor, *results)
 

@@ -22,7 +22,7 @@ from ..dumps import Dump, open_dump, read_stacks
 from .pairing import Pairing, PairingRules, pair_items
 from .request import Place, Request
 from .rows import Generation
-from .sheets import Summary, common_mode, write_result
+from .sheets import Summary, common_mode, made_folder, write_result
 
 Say = Callable[[str], None]
 MappingFile = Path | bool | None
@@ -61,7 +61,7 @@ def run(request: Request, settings: Settings, say: Say) -> tuple[Path, ...]:
             "these are kernel dumps, which have no APIs, cells, layers or stacks: -s, -f and the mappings mean nothing for "
             "them. Leave them out."
         )
-    _make(settings.output)
+    made_folder(settings.output)
     with free_stamp(settings.output) as stamp:
         return _run(request, settings, rules, stamp, say)
 
@@ -195,15 +195,6 @@ def _pairing_rules(settings: Settings) -> PairingRules:
         read_data_mapping(items) if items else None,
         ({} if layers is True else read_layer_mapping(layers)) if layers else None,
     )
-
-
-def _make(folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ReportError(
-            f"{folder}: the directory cannot be made ({error.strerror}). Choose another with -o."
-        ) from None
 
 
 def _numbers(place: Place) -> tuple[int, int]:

@@ -77,7 +77,7 @@ def write_result(
     xlsx = older if xlsx is None else xlsx
     advise = older if advise is None else advise
     stamp = stamp or time.strftime("%Y%m%d%H%M%S")
-    folder = _folder(Path(output))
+    folder = made_folder(Path(output))
     advisor = Advisor()
     path = folder / f"{name}_{stamp}.{'xlsx' if xlsx else 'csv'}"
     heads = columns(generation, mode, stack=stack)
@@ -103,13 +103,12 @@ def common_mode(npu: Dump, bench: Dump) -> Mode:
     return one
 
 
-def _folder(path: Path) -> Path:
+def made_folder(path: Path) -> Path:
+    """The directory of the results, made if it is not there."""
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise ReportError(
-            f"{path}: cannot be made ({error.strerror}). Give a directory that you may write to."
-        ) from None
+        raise ReportError(f"{path}: the directory cannot be made ({error.strerror}). Choose another with -o.") from None
     return path
 
 
