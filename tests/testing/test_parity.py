@@ -4,8 +4,7 @@ from typing import Protocol
 
 import pytest
 
-from twintrace.frameworks import registry
-from twintrace.testing.parity import (
+from tests.testing.parity import (
     OPTIONAL,
     adapter_faults,
     floor_plan,
@@ -13,6 +12,7 @@ from twintrace.testing.parity import (
     floor_plans,
     protocol_faults,
 )
+from twintrace.frameworks import registry
 
 INSTALLED = [name for name in registry.names() if registry.installed(name)]
 

@@ -10,7 +10,6 @@ For an adapter: a page of facts about the framework in, a suite of tests out.
     contract.py    FrameworkContract: what every adapter promises, as a class of pytest's (by theme in promises/)
     recording.py   recording, as the contract does it
     reading.py     a recorded step, asked by address; arrays compared bit by bit
-    parity.py      do all adapters have the same names, files and signatures?
 
     class TestMine(FrameworkContract):
         @pytest.fixture

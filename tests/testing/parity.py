@@ -15,9 +15,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from ..frameworks import registry
-from ..frameworks.protocol import Framework, Watch
-from ..model.records import Level
+from twintrace.frameworks import registry
+from twintrace.frameworks.protocol import Framework, Watch
+from twintrace.model.records import Level
 
 OPTIONAL: Mapping[str, str] = {
     "miniature.py": "the reference's framework is its own; the others are installed",
