@@ -31,6 +31,7 @@ from ..frameworks.protocol import Framework, Unreadable
 from ..model.errors import UsageError
 from ..model.records import Keep, Level
 from ..store.digest import fingerprint
+from ..store.stage import DEFAULT_BYTES
 from .models import framework_for, named_models
 from .seeding import seed_all
 from .selection import Selection
@@ -136,7 +137,7 @@ class Run:
             "level": Level.MIX if models else Level.API,
             "keep": Keep.TENSOR,
             "selection": Selection(),
-            "buffer": 64 << 20,
+            "buffer": DEFAULT_BYTES,
         }
         return self._recorder(workshop, models, options)
 
