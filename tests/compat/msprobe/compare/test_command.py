@@ -110,7 +110,7 @@ def test_two_versions_api_by_api(mindspore_dumps, asked, msprobe, tmp_path):
 @pytest.mark.needs_mindspore
 def test_two_versions_kernel_by_kernel(checkout_env, asked, msprobe, tmp_path):
     (tmp_path / "run").mkdir()
-    script = HERE.parents[2] / "store" / "dumped.py"
+    script = HERE.parents[2] / "compat" / "mindspore_kernels" / "dumped.py"
     subprocess.run(
         [sys.executable, script, tmp_path / "run"], env=checkout_env, check=True, capture_output=True, timeout=600
     )
