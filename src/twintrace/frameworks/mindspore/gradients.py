@@ -212,7 +212,8 @@ class Gradients:
     def _around_graph(self, original: Any) -> Any:
         def bare(_: str, tensor: Any) -> Any:
             hooked = self._hooked.get(id(tensor))
-            return tensor.expand_as(tensor) if hooked is not None and hooked() is tensor else tensor
+            is_hooked = hooked is not None and hooked() is tensor
+            return tensor.expand_as(tensor) if is_hooked else tensor
 
         def __call__(executor: Any, /, *args: Any, **kwargs: Any) -> Any:
             with unseen():
