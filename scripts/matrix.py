@@ -41,7 +41,7 @@ TESTS = (
     "tests/store/test_npy.py",
     "tests/store/test_reader.py",
     "tests/store/test_writer.py",
-    "tests/measure/test_ratios.py",
+    "tests/measure/test_values.py",
     "tests/weights/test_checkpoints.py",
     "tests/weights/test_conversion.py",
     "tests/operations/test_workers.py",

@@ -2,6 +2,7 @@
 
 import argparse
 import collections
+import io
 import json
 import pickle
 import struct
@@ -120,18 +121,28 @@ def test_shards_that_could_not_be_finished_leave_nothing(tmp_path, monkeypatch):
 # --- torch ------------------------------------------------------------------------------------------------------------
 
 
+def can_be_saved(torch, dtype):
+    try:
+        torch.save(torch.ones(1).to(getattr(torch, dtype)), io.BytesIO())
+    except (AttributeError, KeyError):
+        return False
+    return True
+
+
 @pytest.fixture
 def odd_tensors():
+    """One tensor of each kind; of the element types those that this release has, and can save."""
     torch = pytest.importorskip("torch")
     base = torch.arange(24, dtype=torch.float32).reshape(4, 6)
     shared = torch.nn.Parameter(torch.randn(3))
+    newer = {"fp8": "float8_e4m3fn", "u16": "uint16"}
     return {
         "plain": base.clone(), "transposed": base.t(), "slice": base[1:3, 2:5], "rows": base[1:3],
         "expanded": base[:1].expand(5, 6), "scalar": torch.tensor(7), "empty": torch.zeros(0, 3),
         "parameter": shared, "tied": shared,
-        "bf16": torch.randn(5).bfloat16(), "half": torch.randn(5).half(), "fp8": torch.randn(4).to(torch.float8_e4m3fn),
-        "u16": torch.zeros(2, dtype=torch.uint16), "complex": torch.randn(2, dtype=torch.complex64),
+        "bf16": torch.randn(5).bfloat16(), "half": torch.randn(5).half(), "complex": torch.randn(2, dtype=torch.complex64),
         "bool": torch.tensor([True, False]),
+        **{name: torch.ones(4).to(getattr(torch, dtype)) for name, dtype in newer.items() if can_be_saved(torch, dtype)},
     }  # fmt: skip
 
 
@@ -159,6 +170,7 @@ def test_what_torch_saves_is_read(tmp_path, odd_tensors, new):
     assert "slice" not in found.aliases
 
 
+@pytest.mark.filterwarnings("ignore:TypedStorage is deprecated")  # by older releases, of themselves
 @pytest.mark.needs_torch
 @pytest.mark.parametrize("file", ["net.pth", "net.safetensors"])
 def test_torch_reads_what_is_written(tmp_path, odd_tensors, file):
@@ -170,7 +182,7 @@ def test_torch_reads_what_is_written(tmp_path, odd_tensors, file):
         for name in source.specs:
             out.put(name, source.blocks(name))
     if file == "net.pth":
-        found = torch.load(tmp_path / file, weights_only=True, mmap=True)
+        found = torch.load(str(tmp_path / file), weights_only=True, mmap=True)
         assert all(tensor.data_ptr() % 64 == 0 for tensor in found.values() if tensor.numel())
     else:
         found = pytest.importorskip("safetensors.torch").load_file(tmp_path / file)

@@ -90,6 +90,7 @@ def test_other_frameworks_do_not_offer_it(tmp_path):
             tt.record(tmp_path / "t", framework="reference", level="api", **{option: True})
 
 
+@pytest.mark.offered("mindspore.MsDispatchMode")
 def test_level_op_says_which_kernels_it_cannot_show(tmp_path):
     """The backward of a convolution is computed, and no kernel of it comes by."""
     ms = pytest.importorskip("mindspore")

@@ -37,6 +37,9 @@ def train(name, record):
 DELICATE = ["in place", "dropout on", "custom bprop", "raises", "recompute", "residual"]
 
 
+LEVELS = ["module", "api", pytest.param("op", marks=pytest.mark.offered("mindspore.MsDispatchMode"))]
+
+
 def check(name, level):
     found = tt.selfcheck(lambda record: train(name, record), level=level, keep="tensor")
     assert found.same, str(found)
@@ -48,14 +51,14 @@ def test_recording_everything_leaves_every_bit_as_it_was(name):
     check(name, "mix")
 
 
-@pytest.mark.parametrize("level", ["module", "api", "op"])
+@pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("name", DELICATE)
 def test_the_other_levels_leave_delicate_cases_alone(name, level):
     check(name, level)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("level", ["module", "api", "op"])
+@pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("name", [name for name in CASES if name not in DELICATE])
 def test_every_level_leaves_every_case_alone(name, level):
     check(name, level)

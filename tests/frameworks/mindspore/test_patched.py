@@ -95,9 +95,10 @@ def test_functions_have_the_name_of_their_home():
 
 @pytest.mark.parametrize("name", ["cat", "clamp", "cdist", "silu", "softshrink", "hardswish", "broadcast_to"])
 def test_a_function_has_the_name_under_which_it_is_offered_not_that_of_a_namespace_that_uses_it(name):
-    names = {id(function): api for function, api in functions()}
-    found = names[id(getattr(ops, name))]
-    assert (found.name, found.writes) == (f"mindspore.ops.{name}", ())
+    function = getattr(ops, name)
+    home = "mint" if getattr(ms.mint, name, None) is function else "ops"  # 2.7 has one broadcast_to for both
+    found = {id(known): api for known, api in functions()}[id(function)]
+    assert (found.name, found.writes) == (f"mindspore.{home}.{name}", ())
 
 
 def test_what_mint_offers_is_called_by_mints_name():

@@ -174,7 +174,8 @@ class MindsporeFramework:
 
     def on_gradient(self, tensor: Any, callback: Callable[[Any], None]) -> Callable[[], None]:
         if not HAS_NODES:
-            handle = tensor.register_hook(callback) if tensor._has_auto_grad() else None
+            takes_part = isinstance(tensor, ms.Tensor) and tensor._has_auto_grad()  # a sparse one is no Tensor
+            handle = tensor.register_hook(callback) if takes_part else None
             return handle.remove if handle is not None else lambda: None
         node = getattr(tensor, "_grad_node", None)
         if node is None:

@@ -3,9 +3,10 @@
 MindSpore's graph resembles torch's since 2.8: nodes with edges, sequence numbers and hooks (see `nodes.py`). No node is inserted; a
 full backward hook, or `ops.HookBackward`, inserts some, and with them changes what is added up first.
 
-Before 2.8 the graph cannot be seen. There the arguments of a call are replaced by aliases with a hook in between, which is a node
-more; that hook stays in the graph, and is only told to be silent. Aliases stay inside the call: what it hands back, or leaves in
-a list or dict of the user's, is the user's own tensor again.
+Before 2.8 the graph cannot be seen. There the arguments of a call are replaced by aliases that tell their gradients: views of them,
+each with a hook, which is a node more. (`ops.HookBackward` makes one too, and breaks gradients of gradients.) Aliases stay inside
+the call: what it hands back, or leaves in a list or dict of the user's, is the user's own tensor again. A compiler takes the hooks
+of the tensors that it is given for part of the function: it is given views without.
 
 Which nodes are the call's own? Those with a sequence number above all that were seen before it: those of its inputs, and of
 every result until then. MindSpore does not tell the number that is next.
@@ -17,6 +18,7 @@ import dataclasses
 import functools
 import operator
 import threading
+import weakref
 from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
@@ -131,6 +133,8 @@ class Gradients:
             sink, unseen=unseen, identity=_id, target=lambda node, number: (_id(node), number), add=_add
         )
         self._taps: list[_Tap] = []
+        self._hooked: dict[int, weakref.ref[Any]] = {}
+        """Tensors with a hook of ours, by object."""
         self._handed_back: dict[int, set[int]] = {}
         """Of a call that is about to be followed: the arguments, by object, that are among its results."""
         self._names: Callable[[], dict[int, str]] = dict
@@ -140,6 +144,9 @@ class Gradients:
         """Install; yields what undoes each change. `names` gives the parameters whose gradients are wanted, by object."""
         self._names = names
         yield patch(running._PyNativeExecutor, "grad", self._around_backward)
+        if not HAS_NODES:
+            for executor in (running._JitExecutor, running._CellGraphExecutor):
+                yield patch(executor, "__call__", self._around_graph)
 
     def begin(self, call: Open) -> list[tuple[str, Any, int]]:
         """A call is about to run whose gradients are wanted: what `follow` will have to know of its inputs."""
@@ -191,17 +198,36 @@ class Gradients:
         tap = _Tap(self._nodes.reporter(call, slot))
         self._taps.append(tap)
         with unseen():
-            alias = ops.HookBackward(tap.function())(tensor)
+            alias = tensor.expand_as(tensor)  # a view, whatever the strides
+        self._hook(alias, tap)
         same_value(alias, tensor)
         return alias
+
+    def _hook(self, tensor: Any, tap: _Tap) -> None:
+        with suppress(RuntimeError):  # a result that takes no part: made by a kernel without a gradient
+            self._nodes.keep(tensor.register_hook(tap.function()))
+            place = id(tensor)
+            self._hooked[place] = weakref.ref(tensor, lambda _: self._hooked.pop(place, None))
+
+    def _around_graph(self, original: Any) -> Any:
+        def bare(_: str, tensor: Any) -> Any:
+            hooked = self._hooked.get(id(tensor))
+            is_hooked = hooked is not None and hooked() is tensor
+            return tensor.expand_as(tensor) if is_hooked else tensor
+
+        def __call__(executor: Any, /, *args: Any, **kwargs: Any) -> Any:
+            with unseen():
+                given = tuple(_exchanged(value, "", bare) if type(value) is not list else value for value in args)
+            return original(executor, *given, **kwargs)
+
+        return __call__
 
     def _follow_outputs(self, call: Open) -> None:
         """Without nodes to hook: each result tells of its gradient itself. An argument that is handed back is no result."""
         handed_back = self._handed_back.pop(call.id, ())
         for slot, tensor in call.outputs:
             if id(tensor) not in handed_back and _is_tappable(tensor) and tensor._has_auto_grad():
-                tap = _Tap(self._nodes.reporter(call, slot, Role.OUTPUT))
-                self._nodes.keep(tensor.register_hook(tap.function()))
+                self._hook(tensor, _Tap(self._nodes.reporter(call, slot, Role.OUTPUT)))
         call.inputs.clear()
         call.outputs.clear()
 

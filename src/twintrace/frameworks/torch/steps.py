@@ -109,10 +109,12 @@ def _around_step(original: Any) -> Any:
             result = original(*args, **kwargs)
         except BaseException:
             for listener in listeners:
-                listener.failed()
+                if listener in _LISTENERS:
+                    listener.failed()
             raise
         for listener in listeners:
-            listener.after(optimizer, args, kwargs)
+            if listener in _LISTENERS:  # it may have been removed within the step
+                listener.after(optimizer, args, kwargs)
         return result
 
     return step
