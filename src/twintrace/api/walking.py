@@ -153,14 +153,14 @@ class Walk:
         known = self._pairings.get(outlines.key)
         if known is not None and known.sure:
             return known.alignment
-        found = self._request.pair(left, right)
+        alignment = self._request.pair(left, right)
         # Two runs of one program are paired by their names. Two programs are paired by their values too, which may be alike by
         # chance (biases of zeros in the first step): a pairing holds for others once two steps have given it.
-        again = known is not None and known.alignment == found
+        again = known is not None and known.alignment == alignment
         while known is None and len(self._pairings) >= _PAIRINGS:
             del self._pairings[next(iter(self._pairings))]
-        self._pairings[outlines.key] = _Pairing(found, again or outlines.same_program)
-        return found
+        self._pairings[outlines.key] = _Pairing(alignment, again or outlines.same_program)
+        return alignment
 
     def _note_first_bit(self, journals: tuple[Journal, Journal], outlines: Outlines | None, carried: _Carried) -> None:
         if self._differs or outlines is None:

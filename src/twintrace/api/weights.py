@@ -189,7 +189,7 @@ def compare_weights(
     if relative_to not in ("left", "right"):
         raise UsageError(f"relative_to: expected left or right, got {relative_to!r}.")
     states = open_state(left, trust=trust), open_state(right, trust=trust)
-    found = compare(
+    comparison = compare(
         *states,
         _map_between(*states, map, named=True),
         values=values,
@@ -199,7 +199,7 @@ def compare_weights(
         relative_to=relative_to,
         progress=progress,
     )
-    return made_of(WeightComparison, found)
+    return made_of(WeightComparison, comparison)
 
 
 def certify_weights(
@@ -238,7 +238,7 @@ def certify_weights(
     states = [open_state(side, trust=trust) for side in (left, right)]
     if nets is not None:
         states = [_loaded(net, state) for net, state in zip(nets, states, strict=True)]
-    found = _map_between(states[0], states[1], map, named=False, uses=_uses(traces))
+    expected = _map_between(states[0], states[1], map, named=False, uses=_uses(traces))
     rows = []
     notes = []
     if inputs is not None:
@@ -246,10 +246,10 @@ def certify_weights(
             raise UsageError(
                 "inputs: the nets themselves are needed to run them: certify_weights(net, net, inputs=…) or nets=(…)."
             )
-        rows = run_both(states[0], states[1], found, inputs)
+        rows = run_both(states[0], states[1], expected, inputs)
     elif all(state.net is not None for state in states):
         notes.append("no inputs were given, so the nets were not run")
-    return made_of(Certificate, certify(states[0], states[1], found, trial=rows, notes=notes, progress=progress))
+    return made_of(Certificate, certify(states[0], states[1], expected, trial=rows, notes=notes, progress=progress))
 
 
 def run_net(net: Any, inputs: Sequence[Any]) -> dict[str, np.ndarray[Any, Any]]:
@@ -292,12 +292,12 @@ def net_from(place: str, of: str | None = None) -> Any:
         raise UsageError(f"{place}: expected FILE.py:NAME, with a file that is there.")
     sys.path.insert(0, str(path.parent.resolve()))
     try:
-        found = runpy.run_path(str(path), run_name=path.stem)
+        names = runpy.run_path(str(path), run_name=path.stem)
     finally:
         sys.path.pop(0)
-    if name not in found:
+    if name not in names:
         raise UsageError(f"{place}: {path} defines no {name}.")
-    net = found[name]
+    net = names[name]
     net = net if registry.weights_of(net) is not None else net()
     if registry.weights_of(net) is None:
         raise UsageError(f"{place}: makes a {type(net).__name__}, expected a net.")

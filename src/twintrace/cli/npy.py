@@ -48,6 +48,6 @@ def compare(left: str, right: str, by: str | None, grads: bool, report: reports.
     by = by or ("shape" if grads else "name")
     pictures = report.html is not None or report.json is not None
     with bar(quiet=report.quiet) as progress:
-        found = api.compare_arrays(left, right, by=by, pictures=pictures, progress=progress, **options)
-    report.show(found)
-    raise click.exceptions.Exit(found.code)
+        comparison = api.compare_arrays(left, right, by=by, pictures=pictures, progress=progress, **options)
+    report.show(comparison)
+    raise click.exceptions.Exit(comparison.code)

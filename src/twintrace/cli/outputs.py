@@ -20,8 +20,8 @@ force = click.option("--force", is_flag=True, help="Overwrite what is there alre
 
 def console(*, stderr: bool = False) -> Console:
     """A console as wide as the terminal; for a file or a pipe nothing is folded: the next program wants whole names."""
-    found = Console(stderr=stderr)
-    return found if found.is_terminal else Console(stderr=stderr, width=1000)
+    screen = Console(stderr=stderr)
+    return screen if screen.is_terminal else Console(stderr=stderr, width=1000)
 
 
 @contextmanager

@@ -170,9 +170,9 @@ def _numbers(item: TensorResult | None) -> tuple[Any, ...]:
     """Largest errors, cosine, and the error in units of the bound."""
     if item is None:
         return (None, None, None, None)
-    found, verdict = item.measurement, item.verdict
+    numbers, verdict = item.measurement, item.verdict
     ratio = verdict.error / verdict.bound if verdict.error is not None and verdict.bound else None
-    measured = (found.max_abs, found.max_rel, found.cosine) if found else (None, None, None)
+    measured = (numbers.max_abs, numbers.max_rel, numbers.cosine) if numbers else (None, None, None)
     return (*(number(value, digits) for value, digits in zip(measured, (3, 3, 6), strict=True)), number(ratio, 3))
 
 
@@ -235,8 +235,8 @@ def _calls(comparison: Comparison) -> Mapping[str, Any]:
 
 def _call(call: Call, specs: Mapping[int, Spec], table: CallTable, *, named: bool) -> list[Any]:
     """Stack, configuration, arguments; of one among several its address too, since the row has the first one's only."""
-    found = table.add(call, lambda identity: spec_text(specs[identity]) if identity in specs else "tensor")
-    return [*found, shorten(str(call.site)), shorten(call.site.type)] if named else [*found]
+    place = table.add(call, lambda identity: spec_text(specs[identity]) if identity in specs else "tensor")
+    return [*place, shorten(str(call.site)), shorten(call.site.type)] if named else [*place]
 
 
 def _tensors(result: CallResult, values: bool) -> dict[str, Any]:
@@ -284,15 +284,15 @@ def _tensor(item: TensorResult, values: bool, told: Mapping[str, str]) -> list[A
     ]
 
 
-def _measurement(found: Measurement | None) -> list[Any] | None:
-    if found is None:
+def _measurement(numbers: Measurement | None) -> list[Any] | None:
+    if numbers is None:
         return None
-    worst = found.worst
+    worst = numbers.worst
     return [
-        [number(getattr(found, name), digits) for name, digits in METRICS.items()],
-        [getattr(found, name) for name in COUNTS],
-        [number(found.rtol), number(found.atol)],
-        found.histogram,
+        [number(getattr(numbers, name), digits) for name, digits in METRICS.items()],
+        [getattr(numbers, name) for name in COUNTS],
+        [number(numbers.rtol), number(numbers.atol)],
+        numbers.histogram,
         [worst.index, number(worst.left, 9), number(worst.right, 9)] if worst else None,
-        int(found.heat is not None),
+        int(numbers.heat is not None),
     ]

@@ -180,12 +180,12 @@ def _given(row: _Row) -> Iterator[Value]:
 
 def _outcome(values: Iterable[Tensor]) -> int:
     """Of the tensors that a call gives: one that is not finite counts before one that is unknown."""
-    found = [item.statistics for item in values]
-    if not found:
+    known = [item.statistics for item in values]
+    if not known:
         return NONE
-    if any(item and item.nonfinite for item in found):
+    if any(item and item.nonfinite for item in known):
         return BROKEN
-    return FINITE if all(found) else UNKNOWN
+    return FINITE if all(known) else UNKNOWN
 
 
 def _not_finite(values: Sequence[Value]) -> Iterator[tuple[bool, int, str]]:
@@ -248,10 +248,10 @@ def _graph(rows: Sequence[_Row]) -> Mapping[str, Any]:
 
 
 def _tensors(row: _Row) -> dict[str, Any]:
-    found = []
+    tensors = []
     for part, slot, count, item in (*_taken(row), *_given(row)):
         outcome = _outcome([item])
         names = [part, shorten(slot), shorten(slot), "as it is", "", count]
         known = tensor(item, identify=item.payload is not None)
-        found.append([names, known, None, [outcome, "", None, None, SCORES[outcome]], 0, None, None])
-    return {"forward": None, "backward": None, "tensors": found, "only": [[], []]}
+        tensors.append([names, known, None, [outcome, "", None, None, SCORES[outcome]], 0, None, None])
+    return {"forward": None, "backward": None, "tensors": tensors, "only": [[], []]}

@@ -155,8 +155,8 @@ class _Clerk:
             same = spec.shape == there.shape and np.array_equal(wide.astype(narrow.dtype), narrow)
             text = f"is {there.dtype}, expected {spec.dtype}"
             return f"{text} (the values are the same but for rounding)" if same else f"{text}, and has other values"
-        found = self._turned(got, pair.right) or self._merged(wanted, got, pair)
-        return found or describe(wanted, got, spec.dtype, kind)
+        mistake = self._turned(got, pair.right) or self._merged(wanted, got, pair)
+        return mistake or describe(wanted, got, spec.dtype, kind)
 
     def _turned(self, got: Any, name: str) -> str:
         """Is it another's weight, transposed?"""

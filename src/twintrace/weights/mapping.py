@@ -48,16 +48,16 @@ def declare(left: State, right: State, uses: Uses | None = None) -> WeightMap:
 
     `map_states` also finds ways that fit without a rule, or casts; a certificate must not be granted for those.
     """
-    found = by_equality(left, right, _Matcher(left, right, uses).match())
+    map = by_equality(left, right, _Matcher(left, right, uses).match())
     try:
         rules = {(pair.left, pair.right): pair.steps for pair in predict(left, right.framework).pairs}
     except WeightsError:
         rules = {}
     pairs = []
-    for pair in found.pairs:
+    for pair in map.pairs:
         plain = tuple(step for step in pair.steps if not step.startswith("cast "))
         pairs.append(replace(pair, steps=rules.get((pair.left, pair.right), plain)))
-    return replace(found, pairs=tuple(pairs))
+    return replace(map, pairs=tuple(pairs))
 
 
 class _Matcher:
