@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from ..judge.policies import policy_named
+from ..model.choices import Progress
 from ..model.errors import UsageError
 from ..model.measurements import Measurement
 from ..model.pairs import Alignment, Alone, Match, Part, Side, TensorPair
@@ -27,7 +28,7 @@ from ..store.arrays import element_type
 from ..store.saved import open_folder
 from ..store.trace import Trace
 from .comparing import compare_traces
-from .places import Progress, Request
+from .places import Request
 from .results import Comparison
 
 Folder = str | os.PathLike[str]

@@ -18,7 +18,7 @@ from ..engine.processes import engine_named
 from ..judge import first_backward, first_forward, first_mistake, policy_named
 from ..judge.divergences import counting_equal_steps
 from ..judge.policies import Evidence
-from ..model.choices import EngineName, LayoutName, PolicyName
+from ..model.choices import EngineName, LayoutName, PolicyName, Progress
 from ..model.errors import ReportError, TraceError, TraceFormatError, UsageError
 from ..model.measurements import Measurement
 from ..model.pairs import Alignment, Declared, Part, Side
@@ -31,7 +31,6 @@ from ..store.trace import Trace
 from .fleet import compare_many, is_large, scan_ranks
 from .places import (
     PlaceResult,
-    Progress,
     Request,
     can_recompute,
     graphs_of,

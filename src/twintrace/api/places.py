@@ -17,6 +17,7 @@ from ..judge import BoundsJudge, CarriedBounds, Case, Policy
 from ..judge.policies import Evidence, certain, relative_error
 from ..judge.recomputed import Recomputed, Standing
 from ..judge.settings import different_settings
+from ..model.choices import Progress
 from ..model.errors import TwintraceError, UsageError
 from ..model.pairs import Alignment, Alone, Layout, Part, Side, TensorPair
 from ..model.records import Call, is_kept
@@ -31,10 +32,6 @@ from .composed import composed
 
 if TYPE_CHECKING:
     from ..operations.recomputation import Recomputation
-
-Progress = Callable[[str, int, int], None]
-"""Called with (task, done, total)."""
-
 
 _TENSORS = 100_000
 """Descriptions of tensors held at once, about 1 KB each."""

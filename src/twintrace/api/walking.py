@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from ..judge import CarriedBounds
 from ..judge.recomputed import Standing
+from ..model.choices import Progress
 from ..model.pairs import Alignment, Side
 from ..model.records import Call, Damage, Header
 from ..model.results import CallResult, Mistake, Recording
@@ -19,7 +20,7 @@ from ..model.steps import EqualStep, FirstBit, FollowedStep
 from ..model.verdicts import Outcome
 from ..operations.sides import Side as Graph
 from ..store.trace import Journal
-from .places import PlaceResult, Progress, Request, compare_place, side_of, silent
+from .places import PlaceResult, Request, compare_place, side_of, silent
 from .stepping import JUDGED_AFTER, Outlines, first_bit, outlines_of
 
 

@@ -21,6 +21,7 @@ import numpy as np
 
 from ..frameworks import registry
 from ..frameworks.protocol import Weights
+from ..model.choices import Progress
 from ..model.errors import UsageError
 from ..model.weights import WeightMap as PlainMap
 from ..store.arrays import STORAGE
@@ -28,7 +29,7 @@ from ..store.registry import open_trace
 from ..weights.certificate import certify
 from ..weights.checkpoints import FRAMEWORKS, format_of
 from ..weights.comparison import by_name, compare
-from ..weights.conversion import Progress, convert
+from ..weights.conversion import convert
 from ..weights.mapfile import read_map
 from ..weights.mapping import declare, map_states
 from ..weights.prediction import predict

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -12,6 +12,7 @@ import click
 from rich.console import Console
 
 from ..api import progress_bar
+from ..model.choices import Progress
 
 STDOUT = Path("-")
 
@@ -25,7 +26,7 @@ def console(*, stderr: bool = False) -> Console:
 
 
 @contextmanager
-def bar(*, quiet: bool = False) -> Iterator[Callable[[str, int, int], None] | None]:
+def bar(*, quiet: bool = False) -> Iterator[Progress | None]:
     """A bar on the terminal; where nothing is to be printed, none, and no notice of what takes long either."""
     if not quiet:
         with progress_bar() as shown:

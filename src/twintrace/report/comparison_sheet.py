@@ -161,8 +161,8 @@ def _row(result: CallResult, words: Words) -> tuple[Any, ...]:
         words(spec),
         *_numbers(forward),
         *_numbers(backward),
-        *_side(match.left, result.tensors[0].pair.left_slot if result.tensors else "", words),
-        *_side(match.right, result.tensors[0].pair.right_slot if result.tensors else "", words),
+        *side_columns(match.left, result.tensors[0].pair.left_slot if result.tensors else "", words),
+        *side_columns(match.right, result.tensors[0].pair.right_slot if result.tensors else "", words),
     )
 
 
@@ -183,7 +183,7 @@ def _outcome(verdict: Verdict | None) -> tuple[int, int]:
     return OUTCOMES.index(verdict.outcome), round(1000 * score) if score == score else 1000
 
 
-def _side(calls: tuple[Call, ...], slot: str, words: Words) -> tuple[int, int, int, int, int]:
+def side_columns(calls: tuple[Call, ...], slot: str, words: Words) -> tuple[int, int, int, int, int]:
     """Name, number of the call, type, module and source line of one side."""
     if not calls:
         return words(slot), 0, words(""), words(slot.rpartition(".")[0]), words("")
@@ -202,7 +202,7 @@ def _alone_columns(items: Iterable[tuple[int, int, Alone]], words: Words) -> dic
     for step, rank, item in items:
         site = item.call.site
         address = (step, rank, KINDS.index(site.kind), PHASES.index(site.phase), int(item.skipped))
-        row = (*address, *_side((item.call,), "", words), words(item.because))
+        row = (*address, *side_columns((item.call,), "", words), words(item.because))
         for name, value in zip(names, row, strict=True):
             columns[name].append(value)
     return columns

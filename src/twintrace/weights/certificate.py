@@ -16,11 +16,12 @@ from typing import Any
 import numpy as np
 
 from ..measure.values import measure
+from ..model.choices import Progress
 from ..model.errors import WeightsError
 from ..model.weights import Certificate, Pair, TrialRow, Unpaired, WeightMap, WeightRow
 from ..store.arrays import as_float
 from ..store.digest import fingerprint
-from .conversion import Progress, fit_names, made, metered, value
+from .conversion import fit_names, made, metered, value
 from .equality import ALONE
 from .mistakes import describe
 from .prediction import predict
