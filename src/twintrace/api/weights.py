@@ -39,7 +39,7 @@ from ..weights.uses import Uses
 from .results import Certificate, Conversion, WeightComparison, WeightMap, made_of
 
 _OTHER = {"torch": "mindspore", "mindspore": "torch"}
-Weighty = Any
+WeightSource = Any
 """A net, the path of a checkpoint, or a dict of tensors by name."""
 Traces = tuple[str | os.PathLike[str], str | os.PathLike[str]] | None
 
@@ -50,8 +50,8 @@ def read_weight_map(path: str | os.PathLike[str]) -> WeightMap:
 
 
 def map_weights(
-    left: Weighty,
-    right: Weighty = None,
+    left: WeightSource,
+    right: WeightSource = None,
     *,
     to: str | None = None,
     mint: bool = False,
@@ -93,11 +93,11 @@ def map_weights(
 
 
 def convert_weights(
-    source: Weighty,
-    target: Weighty,
+    source: WeightSource,
+    target: WeightSource,
     *,
     map: PlainMap | str | os.PathLike[str] | None = None,
-    like: Weighty = None,
+    like: WeightSource = None,
     to: str | None = None,
     mint: bool = False,
     partial: bool = False,
@@ -152,8 +152,8 @@ def convert_weights(
 
 
 def compare_weights(
-    left: Weighty,
-    right: Weighty,
+    left: WeightSource,
+    right: WeightSource,
     *,
     map: PlainMap | str | os.PathLike[str] | None = None,
     values: bool = True,
@@ -204,8 +204,8 @@ def compare_weights(
 
 
 def certify_weights(
-    left: Weighty,
-    right: Weighty,
+    left: WeightSource,
+    right: WeightSource,
     *,
     map: PlainMap | str | os.PathLike[str] | None = None,
     nets: tuple[Any, Any] | None = None,
@@ -270,7 +270,7 @@ def framework_of_net(net: Any) -> str:
     return _owner(net)[0]
 
 
-def weight_names(thing: Weighty) -> tuple[str, ...]:
+def weight_names(thing: WeightSource) -> tuple[str, ...]:
     """The names of the weights, in their order."""
     return tuple(open_state(thing).items)
 

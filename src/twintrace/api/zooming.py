@@ -26,11 +26,11 @@ from ..store.trace import Trace
 AROUND = 8
 """Calls before and behind the place. A layer of a transformer makes about that many, so its neighbours are in the picture."""
 
-Looked = Comparison | Trace | str | os.PathLike[str]
+ZoomSource = Comparison | Trace | str | os.PathLike[str]
 
 
 def zoom(
-    left: Looked, right: Trace | str | os.PathLike[str] | None = None, *, path: str | os.PathLike[str] | None = None
+    left: ZoomSource, right: Trace | str | os.PathLike[str] | None = None, *, path: str | os.PathLike[str] | None = None
 ) -> Zoom | None:
     """Say what to record in a second run, so that the place that a first run showed can be seen in full.
 

@@ -85,7 +85,7 @@ def compare(
     growth: bool,
     curves: bool,
     force: bool,
-    report: reports.Wanted,
+    report: reports.ReportOptions,
     **options: Any,
 ) -> None:
     """Say where two runs first part, and why.

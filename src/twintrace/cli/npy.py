@@ -37,7 +37,7 @@ def npy() -> None:
 @click.option("--equal-nan", is_flag=True, help="NaN is equal to NaN.")
 @reports.options
 @click.option("--workers", type=click.IntRange(min=1), help="Threads to measure with.  [default: all cores]")
-def compare(left: str, right: str, by: str | None, grads: bool, report: reports.Wanted, **options: Any) -> None:
+def compare(left: str, right: str, by: str | None, grads: bool, report: reports.ReportOptions, **options: Any) -> None:
     """Compare the .npy files of two folders, element by element.
 
     A file that only one folder has, or that cannot be read, is told of; the others are compared. Nothing in a file is run. Exit

@@ -34,7 +34,7 @@ _OPTIONS = (
 
 
 @dataclass(frozen=True)
-class Wanted:
+class ReportOptions:
     """Reports that the options ask for. Beside JSON on standard output, everything else is on stderr."""
 
     table: bool
@@ -92,7 +92,7 @@ def options(command: Callable[..., Any]) -> Callable[..., Any]:
                     )
         if given["columns"] == "all" and given["csv"] is None:
             raise click.UsageError("--columns says what the file of --csv has: give --csv as well.")
-        report = Wanted(**{name: given.pop(name) for name in Wanted.__dataclass_fields__})
+        report = ReportOptions(**{name: given.pop(name) for name in ReportOptions.__dataclass_fields__})
         return command(*args, report=report, **given)
 
     return functools.reduce(lambda wrapped, option: option(wrapped), reversed(_OPTIONS), checked)

@@ -42,9 +42,9 @@ def certify(
 ) -> Certificate:
     """Check every pair of the map, and that nothing is missing on either side."""
     map, remarks = fit_names(map, left)
-    clerk = _Clerk(left, right, map)
-    rows = clerk.compare(progress)
-    mistakes = [*clerk.explain(), *clerk.leftovers()]
+    certifier = _Certifier(left, right, map)
+    rows = certifier.compare(progress)
+    mistakes = [*certifier.explain(), *certifier.leftovers()]
     alone = [pair.right for pair in map.pairs if ALONE in pair.because]
     if alone and not trial:
         remarks.append(
@@ -54,7 +54,7 @@ def certify(
     return Certificate(
         left.label,
         right.label,
-        tuple(replace(row, finding=clerk.findings.get(row.right or "", row.finding)) for row in rows),
+        tuple(replace(row, finding=certifier.findings.get(row.right or "", row.finding)) for row in rows),
         map.only_left,
         map.only_right,
         map.ambiguous,
@@ -64,7 +64,7 @@ def certify(
     )
 
 
-class _Clerk:
+class _Certifier:
     def __init__(self, left: State, right: State, map: WeightMap) -> None:
         self.left, self.right, self.map = left, right, map
         self.expected: dict[str, str] = {}  # right name -> fingerprint of what it should hold

@@ -77,7 +77,7 @@ class _Matcher:
         self._by_path()
         self._by_prefix()
         in_order = self.uses.in_order if self.uses else None
-        self.places = places(self._weighty(0), self._weighty(1), self._look, in_order)
+        self.places = places(self._with_values(0), self._with_values(1), self._look, in_order)
         for self.loose in (False, True):
             before = -1
             while before != len(self.found) + len(self.unclear):
@@ -97,7 +97,7 @@ class _Matcher:
         self.found.append(Match((left, right), confidence - LOOSE * self.loose, because))
         del self.open[0][left.path], self.open[1][right.path]
 
-    def _weighty(self, side: int) -> dict[str, Group]:
+    def _with_values(self, side: int) -> dict[str, Group]:
         """The layers without those that hold nothing of their own."""
         groups, open_ = self.all[side], self.open[side]
         return {path: group for path, group in groups.items() if path not in open_ or not self._idle(side, group)}
