@@ -16,6 +16,7 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from math import isfinite
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -39,6 +40,8 @@ FORMAT, VERSION = "twintrace-comparison", 1
 _ROW = tuple(column for column in COLUMNS if column.of == "tensor" and column.name != "score")  # a score is computed
 _WAYS = tuple((column.name, column.holder, column.field) for column in _ROW)
 _AS_IT_IS = Layout()
+_PLAIN = frozenset((str, int, bool, type(None)))
+_NUMBERS = _PLAIN | {float}
 
 
 def write_json(comparison: Comparison, path: str | os.PathLike[str]) -> None:
@@ -122,10 +125,10 @@ def _text(value: object) -> str:
 
 def _wire(value: Any) -> Any:
     """A value as JSON has it: words and texts as text, facts by the names of their fields, the arguments of calls tagged."""
-    if value is None or isinstance(value, bool | int | str):
-        return str(value) if isinstance(value, str) else value
-    if isinstance(value, float | complex | TensorRef | Token | Nest):
-        return wire_of(value)
+    if type(value) in _PLAIN or (type(value) is float and isfinite(value)):  # as most are
+        return value
+    if isinstance(value, str):
+        return str(value)
     if isinstance(value, Mapping):
         return {str(key): _wire(item) for key, item in value.items()}
     if isinstance(value, tuple | list):
@@ -134,6 +137,8 @@ def _wire(value: Any) -> Any:
         return str(value)
     if isinstance(value, Call):
         return _call(value)
+    if isinstance(value, int | float | complex | TensorRef | Token | Nest):
+        return wire_of(value)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {name: _wire(getattr(value, name)) for name in _fields(type(value))}
     return {"$token": ["opaque", type(value).__name__]}
@@ -247,7 +252,11 @@ _Fact = TypeVar("_Fact")
 
 def _made(kind: type[_Fact], wire: Mapping[str, Any]) -> _Fact:
     """The facts that `_wire` wrote by the names of their fields; those that an older report does not have are the usual ones."""
-    return kind(**{name: _READ.get((kind, name), _plain)(value) for name, value in wire.items()})
+    known = _READ.get(kind, {})
+    facts = {
+        name: value if type(value) in _NUMBERS else _plain(value) for name, value in wire.items() if name not in known
+    }
+    return kind(**facts, **{name: read(wire[name]) for name, read in known.items() if name in wire})
 
 
 def _maybe(kind: type[_Fact], wire: Mapping[str, Any] | None) -> _Fact | None:
@@ -354,16 +363,16 @@ def _calls_of(wires: Iterable[dict[str, Any]]) -> tuple[Call, ...]:
 
 
 # How fields are read that are not plain JSON: tuples, words, calls.
-_READ: dict[tuple[type[Any], str], Callable[[Any], Any]] = {
-    **{(Recording, name): tuple for name in ("steps", "ranks")},
-    **{(Mistake, name): _calls_of for name in ("left", "right")},
-    (RankResult, "state"): RankState,
-    (Verdict, "outcome"): Outcome,
-    (Stray, "part"): Part,
-    (TensorPair, "part"): Part,
-    (Layout, "axes"): lambda axes: None if axes is None else tuple(axes),
-    (Worst, "index"): tuple,
-    (Heat, "values"): lambda values: tuple(map(_plain, values)),
-    (Measurement, "histogram"): tuple,
-    (Config, "values"): lambda values: {name: value_of(item) for name, item in values.items()},
+_READ: dict[type[Any], dict[str, Callable[[Any], Any]]] = {
+    Recording: {"steps": tuple, "ranks": tuple},
+    Mistake: {"left": _calls_of, "right": _calls_of},
+    RankResult: {"state": RankState},
+    Verdict: {"outcome": Outcome},
+    Stray: {"part": Part},
+    TensorPair: {"part": Part},
+    Layout: {"axes": lambda axes: None if axes is None else tuple(axes)},
+    Worst: {"index": tuple},
+    Heat: {"values": lambda values: tuple(map(_plain, values))},
+    Measurement: {"histogram": tuple},
+    Config: {"values": lambda values: {name: value_of(item) for name, item in values.items()}},
 }
