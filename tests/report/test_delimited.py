@@ -6,7 +6,7 @@ import math
 import comparisons
 import pytest
 
-from twintrace.report.delimited import FORMULA, write_csv, write_rows
+from twintrace.report.delimited import FORMULA, text, write_csv, write_rows
 from twintrace.report.tables import SHEET
 
 
@@ -92,3 +92,13 @@ def test_a_text_like_a_formula_gets_an_apostrophe(tmp_path, text):
     write_rows(tmp_path / "some.csv", ["x", "y"], [[text, 1]])
     with (tmp_path / "some.csv").open(newline="", encoding="utf-8") as file:
         assert [*csv.reader(file)][1] == ["'" + text, "1"]
+
+
+@pytest.mark.parametrize("begin", FORMULA)
+def test_a_text_that_is_nothing_but_the_beginning_of_a_formula_is_a_text(begin):
+    cell = text(("name",), [(begin,)]).split("\r\n", 1)[1]
+    assert cell.lstrip('"').startswith("'")
+
+
+def test_numbers_are_left_alone():
+    assert text(("a", "b"), [(-1.5, "x")]) == "a,b\r\n-1.5,x\r\n"

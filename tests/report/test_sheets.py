@@ -1,5 +1,6 @@
 """What the page is given: few bytes, right numbers, texts as they would be written."""
 
+import dataclasses
 import gzip
 import hashlib
 import json
@@ -14,6 +15,7 @@ from twintrace.model.errors import ReportError
 from twintrace.model.measurements import Heat
 from twintrace.model.values import Nest, TensorRef, Token
 from twintrace.report.comparison_sheet import comparison_sheet
+from twintrace.report.headline import headline_of_comparison
 from twintrace.report.page import SCRIPTS, write_page
 from twintrace.report.sheets import LONGEST, PAGE, Words, heat, number, pack, show
 
@@ -148,3 +150,13 @@ def test_no_script_makes_markup_of_texts():
         assert not re.search(
             r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\b|new Function|https?:", source
         ), name
+
+
+def test_the_page_begins_with_the_first_parting():
+    """The gradients may part in an earlier step than the values."""
+    comparison = comparisons.comparison(100)
+    later = dataclasses.replace(comparison.forward, result=dataclasses.replace(comparison.forward.result, step=9))
+    for forward, first in ((comparison.forward, "values"), (later, "gradients")):
+        found = headline_of_comparison(dataclasses.replace(comparison, forward=forward), [1, 2])
+        cards = next(item for item in found if item.get("class") == "cards")
+        assert first in cards[0].find("h2").text

@@ -124,15 +124,15 @@ if TYPE_CHECKING:  # everything that the homes define, for type checkers; what i
     from .viewing import *
     from .weights import *
     from .zooming import *
+else:
 
-
-def __getattr__(name: str) -> Any:
-    home = next((home for home, names in _HOMES.items() if name in names), None)
-    if home is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    _check_numpy()
-    value = globals()[name] = getattr(importlib.import_module(home, __name__), name)
-    return value
+    def __getattr__(name: str) -> Any:
+        home = next((home for home, names in _HOMES.items() if name in names), None)
+        if home is None:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        _check_numpy()
+        value = globals()[name] = getattr(importlib.import_module(home, __name__), name)
+        return value
 
 
 @functools.cache

@@ -93,7 +93,7 @@ def read_accepted(path: str | os.PathLike[str]) -> tuple[Accepted, ...]:
         raise UsageError(
             f"{path}: expected [[accept]] tables and nothing else, got {', '.join(unknown) or 'accept = …'}."
         )
-    found = []
+    entries = []
     for number, table in enumerate(tables, 1):
         wrong = sorted(table.keys() - _KEYS) if isinstance(table, dict) else ["no table"]
         if wrong or not all(isinstance(value, str) for value in table.values()):
@@ -101,8 +101,8 @@ def read_accepted(path: str | os.PathLike[str]) -> tuple[Accepted, ...]:
             raise UsageError(f"{path}: entry {number}: expected the texts place, cause and reason, got {said}.")
         if not table.get("place") and not table.get("cause"):
             raise UsageError(f"{path}: entry {number} would accept everything: give a place or a cause.")
-        found.append(Accepted(table.get("place", "*"), table.get("cause", ""), table.get("reason", "")))
-    return tuple(found)
+        entries.append(Accepted(table.get("place", "*"), table.get("cause", ""), table.get("reason", "")))
+    return tuple(entries)
 
 
 def accept(comparison: _Kind, entries: Sequence[Accepted]) -> _Kind:
@@ -149,8 +149,8 @@ def accept(comparison: _Kind, entries: Sequence[Accepted]) -> _Kind:
     )
     if not comparison.recomputed:
         return changed
-    found = [first_mistake(changed.judged, backward=backward) for backward in (False, True)]
-    counted = [item and counting_equal_steps(item, changed.equal_steps) for item in found]
+    partings = [first_mistake(changed.judged, backward=backward) for backward in (False, True)]
+    counted = [item and counting_equal_steps(item, changed.equal_steps) for item in partings]
     told = [item and replace(item, share=shares.get(id(item.mistake), "")) for item in counted]
     return replace(changed, forward=told[0], backward=told[1])
 

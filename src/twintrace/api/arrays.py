@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from ..judge.policies import policy_named
+from ..model.choices import Progress
 from ..model.errors import UsageError
 from ..model.measurements import Measurement
 from ..model.pairs import Alignment, Alone, Match, Part, Side, TensorPair
@@ -27,7 +28,7 @@ from ..store.arrays import element_type
 from ..store.saved import open_folder
 from ..store.trace import Trace
 from .comparing import compare_traces
-from .places import Progress, Request
+from .places import Request
 from .results import Comparison
 
 Folder = str | os.PathLike[str]
@@ -134,8 +135,8 @@ def compare_arrays(
 
     policy = policy_named(rtol=rtol, atol=atol)
     request = Request(traces, policy, pair, workers=workers, equal_nan=equal_nan)
-    found = compare_traces(request, pictures=pictures, progress=progress)
-    return replace(found, remarks=(*found.remarks, *_remarks(found, traces, named, atol)))
+    comparison = compare_traces(request, pictures=pictures, progress=progress)
+    return replace(comparison, remarks=(*comparison.remarks, *_remarks(comparison, traces, named, atol)))
 
 
 def measure_arrays(
@@ -177,13 +178,13 @@ def _pairs(
     if key is not None:
         names = [sorted(side, key=key) for side in names]
     if by is By.NAME:
-        found = files.by_name(*names)
+        pairs = files.by_name(*names)
     elif by is By.NUMBER:
-        found = files.by_number(*names)
+        pairs = files.by_number(*names)
     else:
         shapes = [_shapes(trace, side) for trace, side in zip(traces, names, strict=True)]
-        found, _ = files.by_shape(*shapes, drop=costs[0], add=costs[1], change=costs[2])
-    return [(None if one is None else names[0][one], None if two is None else names[1][two]) for one, two in found]
+        pairs, _ = files.by_shape(*shapes, drop=costs[0], add=costs[1], change=costs[2])
+    return [(None if one is None else names[0][one], None if two is None else names[1][two]) for one, two in pairs]
 
 
 def _shapes(trace: Trace, names: Sequence[str]) -> list[object]:
@@ -209,11 +210,13 @@ def _alignment(left: Side, right: Side, named: Sequence[NamePair], because: str,
     return Alignment(tuple(matches), tuple(only[0]), tuple(only[1]))
 
 
-def _remarks(found: Comparison, traces: tuple[Trace, Trace], named: Sequence[NamePair], atol: float) -> Iterator[str]:
+def _remarks(
+    comparison: Comparison, traces: tuple[Trace, Trace], named: Sequence[NamePair], atol: float
+) -> Iterator[str]:
     """Remarks on top of the verdicts."""
     tensors = [
         (result, item.verdict.outcome, item.measurement)
-        for result in found.results
+        for result in comparison.results
         for item in result.tensors
         if item.measurement is not None
     ]

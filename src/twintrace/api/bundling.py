@@ -92,17 +92,17 @@ def write_bundle(left: Source, right: Source, comparison: Comparison, path: str 
     """Write the first mistake as a zip; False if there is none, or if it belongs to no call."""
     from ..report.files import placed
 
-    found = comparison.divergence
-    if found is None or not found.result.match.left or not found.result.match.right:
+    parting = comparison.divergence
+    if parting is None or not parting.result.match.left or not parting.result.match.right:
         return False
     traces: tuple[Trace, Trace] = (open_trace(left, tolerant=True), open_trace(right, tolerant=True))
-    place = found.result.step, found.result.rank
-    match = found.result.match
+    place = parting.result.step, parting.result.rank
+    match = parting.result.match
     sides = [
         _Side("left", traces[0].journal(*place), match.left),
         _Side("right", traces[1].journal(*place), match.right),
     ]
-    case = _case(comparison, found, sides)
+    case = _case(comparison, parting, sides)
     with placed(path) as temporary, zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED) as bundle:
         bundle.writestr("mistake/show.py", SCRIPT)
         for side in sides:
@@ -150,7 +150,7 @@ class _Side:
     def described(self) -> dict[str, Any]:
         """The call as the script takes it."""
         call = self.calls[-1]
-        found: dict[str, Any] = {
+        told: dict[str, Any] = {
             "name": call.site.name or call.site.type,
             "place": str(call.site),
             "text": ", ".join([*map(_text, call.args), *(f"{key}={_text(item)}" for key, item in call.kwargs.items())]),
@@ -160,20 +160,20 @@ class _Side:
             "function": "", "reason": "", "args": [], "kwargs": {}, "results": [],
         }  # fmt: skip
         results = list(call.returned.values())
-        found["results"] = [name for number in results if (name := self.file(number)) is not None]
+        told["results"] = [name for number in results if (name := self.file(number)) is not None]
         try:
             if len(self.calls) > 1:
                 raise _Unwritable("several calls belong together here")
             if self.journal.header.framework != "torch" or call.site.kind is not Kind.API:
-                raise _Unwritable(f"{found['name']} is no function of PyTorch")
-            if not call.site.name.startswith("torch.") or len(found["results"]) != len(results):
+                raise _Unwritable(f"{told['name']} is no function of PyTorch")
+            if not call.site.name.startswith("torch.") or len(told["results"]) != len(results):
                 raise _Unwritable("its values were not kept")
-            found["args"] = [self._wire(item) for item in call.args]
-            found["kwargs"] = {key: self._wire(item) for key, item in call.kwargs.items()}
-            found["function"] = call.site.name
+            told["args"] = [self._wire(item) for item in call.args]
+            told["kwargs"] = {key: self._wire(item) for key, item in call.kwargs.items()}
+            told["function"] = call.site.name
         except _Unwritable as error:
-            found["reason"] = str(error)
-        return found
+            told["reason"] = str(error)
+        return told
 
     def _wire(self, value: Value) -> Any:
         if isinstance(value, TensorRef):
@@ -195,20 +195,20 @@ class _Side:
         raise _Unwritable(f"the argument {_text(value)} cannot be written into a script")
 
 
-def _case(comparison: Comparison, found: Divergence, sides: list[_Side]) -> Mapping[str, Any]:
+def _case(comparison: Comparison, parting: Divergence, sides: list[_Side]) -> Mapping[str, Any]:
     from ..report.text import verdict
 
-    pairs, axes, mistake = [], {}, found.mistake
-    for item in found.result.tensors:
+    pairs, axes, mistake = [], {}, parting.mistake
+    for item in parting.result.tensors:
         files = [side.file(number) for side, number in zip(sides, (item.pair.left, item.pair.right), strict=True)]
-        if all(files) and not (found.backward is False and item.pair.part.backward):
+        if all(files) and not (parting.backward is False and item.pair.part.backward):
             name = f"{item.pair.part} {item.pair.left_slot}".strip()
             pairs.append([name, *files])
             axes[name] = list(item.pair.layout.axes or range(len(item.right.spec.shape)))
     return {
         "verdict": verdict(comparison),
         "mistake": mistake and {"kind": mistake.kind, "what": mistake.what, "why": mistake.why},
-        "settings": {name: list(pair) for name, pair in found.result.settings.items()},
+        "settings": {name: list(pair) for name, pair in parting.result.settings.items()},
         "pairs": pairs,
         "axes": axes,
         "left": sides[0].described(),

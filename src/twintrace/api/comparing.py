@@ -18,7 +18,7 @@ from ..engine.processes import engine_named
 from ..judge import first_backward, first_forward, first_mistake, policy_named
 from ..judge.divergences import counting_equal_steps
 from ..judge.policies import Evidence
-from ..model.choices import EngineName, LayoutName, PolicyName
+from ..model.choices import EngineName, LayoutName, PolicyName, Progress
 from ..model.errors import ReportError, TraceError, TraceFormatError, UsageError
 from ..model.measurements import Measurement
 from ..model.pairs import Alignment, Declared, Part, Side
@@ -31,7 +31,6 @@ from ..store.trace import Trace
 from .fleet import compare_many, is_large, scan_ranks
 from .places import (
     PlaceResult,
-    Progress,
     Request,
     can_recompute,
     graphs_of,
@@ -152,13 +151,13 @@ def compare(
 
     common, left_out = _places(traces, steps, wanted)
     if every_step or repeat is not None or not is_large(traces, common):
-        found = compare_ranks(wanted)
+        comparison = compare_ranks(wanted)
     else:
         scans = scan_ranks(traces, common, engine_named(engine, workers=workers, address=address), progress or silent)
-        found = replace(compare_many(traces, scans, compare_ranks), left_out=tuple(left_out))
+        comparison = replace(compare_many(traces, scans, compare_ranks), left_out=tuple(left_out))
         if left_out:
             which = f"{counted(len(left_out), 'step')} of ranks {spans(rank for _, rank in left_out)}"
-            found = replace(found, remarks=(f"Not compared, only on one side: {which}.", *found.remarks))
+            comparison = replace(comparison, remarks=(f"Not compared, only on one side: {which}.", *comparison.remarks))
     told = [
         *(unlike_models(recorded) if traces is not recorded else ()),
         *not_there(traces, steps, ranks),
@@ -166,20 +165,20 @@ def compare(
         *([unused.sentence()] if unused is not None else []),
         *(_placements_unused(traces, mapped) if mapped is not None else ()),
     ]
-    if steps is not None and found.code:
+    if steps is not None and comparison.code:
         told += not_compared_before(traces, steps)
     if any(told):
-        found = replace(found, remarks=(*filter(None, told), *found.remarks))
+        comparison = replace(comparison, remarks=(*filter(None, told), *comparison.remarks))
     if (
         chosen.name != "auto"
         or repeat is not None
-        or found.recomputed
-        or not found.count(Outcome.ROUNDING, Outcome.DIFFERENT)
+        or comparison.recomputed
+        or not comparison.count(Outcome.ROUNDING, Outcome.DIFFERENT)
     ):
-        return found
+        return comparison
     why = "PyTorch is not installed here; a CPU build will do" if recompute else "--no-recompute"
     remark = f"The values were not recomputed ({why}): what is within rounding is estimated, and causes are not proven."
-    return replace(found, remarks=(*found.remarks, remark))
+    return replace(comparison, remarks=(*comparison.remarks, remark))
 
 
 def compare_traces(
@@ -306,10 +305,10 @@ def write_mapping(
     )
     common, _ = _places(traces, steps, None if any(isinstance(trace, WholeTrace) for trace in traces) else ranks)
     place = min(common)
-    found = mapping_of(pair(side_of(traces[0].journal(*place)), side_of(traces[1].journal(*place))))
+    inferred = mapping_of(pair(side_of(traces[0].journal(*place)), side_of(traces[1].journal(*place))))
     placed = [trace.placements(place[0]) if isinstance(trace, WholeTrace) else Declared() for trace in traces]
     try:
-        Path(path).write_text(dumps(replace(found, placements=(placed[0], placed[1]))), encoding="utf-8")
+        Path(path).write_text(dumps(replace(inferred, placements=(placed[0], placed[1]))), encoding="utf-8")
     except OSError as error:
         raise ReportError(
             f"{path}: the mapping could not be written ({error.strerror}). Choose another path."
@@ -417,33 +416,39 @@ def _places(
 
 
 def _with_share(
-    found: Divergence | None, results: Sequence[CallResult], traces: tuple[Trace, Trace]
+    parting: Divergence | None, results: Sequence[CallResult], traces: tuple[Trace, Trace]
 ) -> Divergence | None:
     """The first mistake with its share in the gap at the end of its step, by replaying the right side from there."""
-    if found is None or found.mistake is None or not found.mistake.effective or not found.tensors or found.place:
-        return found
+    if (
+        parting is None
+        or parting.mistake is None
+        or not parting.mistake.effective
+        or not parting.tensors
+        or parting.place
+    ):
+        return parting
     from ..operations.replay import Compared, share
 
-    place = found.result.step, found.result.rank
+    place = parting.result.step, parting.result.rank
     journals = (traces[0].journal(*place), traces[1].journal(*place))
-    first = found.tensors[0]
+    first = parting.tensors[0]
     recomputation = recomputation_of(journals, graphs_of(journals, (side_of(journals[0]), side_of(journals[1]))))
     end = _end(results, place, recomputation)
     if end is None or end.pair.right == first.pair.right:
-        return found
+        return parting
     origin, last = (Compared(item.pair.left, item.pair.right, item.pair.layout) for item in (first, end))
     got = share(recomputation, origin, last)
     name = "loss" if not end.left.spec.shape else "output"
     if got.stopped:
-        return replace(found, share=f"not known: the replay of the right side stops at {got.stopped}")
+        return replace(parting, share=f"not known: the replay of the right side stops at {got.stopped}")
     if got.failed:
-        return replace(found, share=f"not known: {got.failed}")
+        return replace(parting, share=f"not known: {got.failed}")
     if not got.before:
-        return found
-    start = found.mistake.kind in ("leaf", "weights")
+        return parting
+    start = parting.mistake.kind in ("leaf", "weights")
     fixed = "both start from the same" if start else "this call gives what the left's gives"
     some = f"{100 * got.gone:.1f} %" if 0.0005 <= got.gone < 0.9995 else "all" if got.gone >= 0.9995 else "nothing"
-    return replace(found, share=f"{some} of the gap at the {name} goes away if {fixed}")
+    return replace(parting, share=f"{some} of the gap at the {name} goes away if {fixed}")
 
 
 def _end(results: Sequence[CallResult], place: tuple[int, int], recomputation: Recomputation) -> TensorResult | None:

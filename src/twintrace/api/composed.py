@@ -41,20 +41,20 @@ class _Composed:
         return len(self._journal)
 
     def tensor(self, identity: int) -> Tensor:
-        found = self._journal.tensor(identity)
-        if not found.parts:
-            return found
+        tensor = self._journal.tensor(identity)
+        if not tensor.parts:
+            return tensor
         # Parts have no parts; a file that says otherwise may say that one is part of itself.
-        parts = {name: self._journal.tensor(number) for name, number in found.parts.items()}
+        parts = {name: self._journal.tensor(number) for name, number in tensor.parts.items()}
         prints = [(name, str(part.spec), part.fingerprint) for name, part in sorted(parts.items())]
         if all(fingerprint for _, _, fingerprint in prints):
-            told = repr((prints, str(found.spec))).encode()
-            found = replace(found, fingerprint=hashlib.blake2b(told, digest_size=16).hexdigest())
-        nbytes = math.prod(found.spec.shape) * _LAID_OUT.get(found.spec.dtype, 0)
+            told = repr((prints, str(tensor.spec))).encode()
+            tensor = replace(tensor, fingerprint=hashlib.blake2b(told, digest_size=16).hexdigest())
+        nbytes = math.prod(tensor.spec.shape) * _LAID_OUT.get(tensor.spec.dtype, 0)
         kept = parts.keys() == {"indices", "values"} and all(part.payload is not None for part in parts.values())
-        if kept and found.facts.get("layout") == "sparse_coo" and 0 < nbytes <= _MOST:
-            found = replace(found, payload=Location(0, nbytes))
-        return found
+        if kept and tensor.facts.get("layout") == "sparse_coo" and 0 < nbytes <= _MOST:
+            tensor = replace(tensor, payload=Location(0, nbytes))
+        return tensor
 
     def array(self, tensor: Tensor) -> np.ndarray[Any, Any]:
         if not tensor.parts:

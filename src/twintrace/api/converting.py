@@ -12,9 +12,9 @@ import os
 import secrets
 import shutil
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 
+from ..model.choices import Progress
 from ..model.errors import TraceError, TraceExistsError, TraceWriteError, UsageError
 from ..model.records import Call
 from ..model.sites import Kind, Phase
@@ -24,8 +24,6 @@ from ..store.trace import Trace
 from ..store.writer import remove_trace, trace_entries
 from .traces import Trace as OpenedTrace
 from .traces import as_trace
-
-Progress = Callable[[str, int, int], None]
 
 
 def convert_trace(

@@ -16,12 +16,12 @@ from dataclasses import replace
 from itertools import groupby
 
 from ..engine.protocol import Engine
+from ..model.choices import Progress
 from ..model.errors import TraceFormatError
 from ..model.steps import RankResult, RankState
 from ..model.verdicts import Outcome
 from ..model.words import spans
 from ..store.trace import Trace
-from .places import Progress
 from .results import Comparison
 from .scanning import PlaceScan, RankScan, scan_rank
 from .stepping import first_bit, outlines_of

@@ -49,11 +49,11 @@ def _judge_step(left: Trace, path: Path, step: int, rank: int) -> str:
     from ..diagnose.repetition import difference_in_step
 
     right = open_trace(path, tolerant=True)
-    found = difference_in_step(left, right, (step, rank))
-    if found is None:
+    difference = difference_in_step(left, right, (step, rank))
+    if difference is None:
         return ""
-    where = "" if found.call is None else f", {found.call.site}"
-    line = found.call.stack[0] if found.call is not None and found.call.stack else None
+    where = "" if difference.call is None else f", {difference.call.site}"
+    line = difference.call.stack[0] if difference.call is not None and difference.call.stack else None
     place = f" ({line.place})" if line else ""
-    way = ", backward" if found.backward else ""
-    return f"step {step}{where}{way}{place} is the first that differs from {left.path}: {found.what}"
+    way = ", backward" if difference.backward else ""
+    return f"step {step}{where}{way}{place} is the first that differs from {left.path}: {difference.what}"

@@ -69,8 +69,8 @@ def listing(
         if (steps is not None and place[0] not in steps) or (ranks is not None and place[1] not in ranks):
             continue
         journal = trace.journal(*place)
-        found = list(journal.calls()) if nonfinite or limit is None or len(rows) < limit else []
-        made = _rows(journal, found)
+        calls_here = list(journal.calls()) if nonfinite or limit is None or len(rows) < limit else []
+        made = _rows(journal, calls_here)
         if nonfinite:
             bad = ("NaN", "Inf")
             rows.extend(row for row in made if any(mark.removeprefix(_GRADIENT).startswith(bad) for mark in row.marks))

@@ -17,6 +17,7 @@ from ..judge import BoundsJudge, CarriedBounds, Case, Policy
 from ..judge.policies import Evidence, certain, relative_error
 from ..judge.recomputed import Recomputed, Standing
 from ..judge.settings import different_settings
+from ..model.choices import Progress
 from ..model.errors import TwintraceError, UsageError
 from ..model.pairs import Alignment, Alone, Layout, Part, Side, TensorPair
 from ..model.records import Call, is_kept
@@ -31,10 +32,6 @@ from .composed import composed
 
 if TYPE_CHECKING:
     from ..operations.recomputation import Recomputation
-
-Progress = Callable[[str, int, int], None]
-"""Called with (task, done, total)."""
-
 
 _TENSORS = 100_000
 """Descriptions of tensors held at once, about 1 KB each."""
@@ -182,7 +179,7 @@ def can_recompute() -> bool:
 
 def graphs_of(journals: tuple[Journal, Journal], sides: tuple[Side, Side]) -> tuple[Graph, Graph]:
     """Both sides as graphs of values, which know the meanings of their calls."""
-    found = [
+    graphs = [
         Graph(
             side.framework,
             [*side.calls, *_calls(journal)[1][1]],
@@ -193,7 +190,7 @@ def graphs_of(journals: tuple[Journal, Journal], sides: tuple[Side, Side]) -> tu
         )
         for side, journal in zip(sides, journals, strict=True)
     ]
-    return found[0], found[1]
+    return graphs[0], graphs[1]
 
 
 def _calls(journal: Journal) -> tuple[Callable[[int], Tensor], list[list[Call]]]:
@@ -234,11 +231,11 @@ def _stray_gradients(alignment: Alignment, sides: tuple[Side, Side]) -> int:
 
 def _inside(calls: Iterable[Call]) -> dict[int, int]:
     """Number of calls made within each."""
-    found: dict[int, int] = {}
+    counts: dict[int, int] = {}
     for call in sorted(calls, key=lambda call: -call.id):  # what is inside has a higher number
         if call.parent is not None:
-            found[call.parent] = found.get(call.parent, 0) + 1 + found.get(call.id, 0)
-    return found
+            counts[call.parent] = counts.get(call.parent, 0) + 1 + counts.get(call.id, 0)
+    return counts
 
 
 def _noise(request: Request, repeat: Trace, place: tuple[int, int]) -> Mapping[int, float]:
@@ -330,15 +327,15 @@ def _measure_all(
     from ..engine.local import Local
     from ..measure.statistics import difference
 
-    found: dict[_Key, Evidence] = {}
+    evidence: dict[_Key, Evidence] = {}
     to_read: list[Evidence] = []
     for pair, names in _tensor_pairs(alignment):
-        if key_of(pair) in found:
+        if key_of(pair) in evidence:
             continue
         left, right = journals[0].tensor(pair.left), journals[1].tensor(pair.right)
         apart = difference(left.statistics, right.statistics) if left.statistics and right.statistics else None
         item = Evidence(pair, left, right, None, apart, names)
-        found[key_of(pair)] = item
+        evidence[key_of(pair)] = item
         # Statistics are asked only if there is nothing else.
         verdict = certain(replace(item, statistics=None))
         decided = verdict is not None and verdict.outcome in (Outcome.SAME, Outcome.DIFFERENT)
@@ -352,10 +349,10 @@ def _measure_all(
     measured = 0
     for done in Local(request.workers).run(task, _groups(to_read)):
         for item in done.result():
-            found[key_of(item.pair)] = item
+            evidence[key_of(item.pair)] = item
             measured += 1
             tell(measured, len(to_read))
-    return found
+    return evidence
 
 
 def _groups(items: Iterable[Evidence]) -> Iterator[list[Evidence]]:
@@ -386,7 +383,7 @@ def measure_pair(
     types = item.left.spec.dtype, item.right.spec.dtype
     try:
         arrays = journals[0].array(item.left), journals[1].array(item.right)
-        found = measure(*arrays, *types, item.pair.layout, rtol=rtol, atol=atol, heat=heat)
+        measured = measure(*arrays, *types, item.pair.layout, rtol=rtol, atol=atol, heat=heat)
     except (TwintraceError, OSError) as error:
         return replace(item, failure=str(error))
-    return replace(item, measurement=found)
+    return replace(item, measurement=measured)

@@ -75,13 +75,13 @@ class WholeTrace(Trace):
 
     def placements(self, step: int) -> Declared:
         """Mesh and placements that a step was put together with, as a user would say them."""
-        found = self.assembled(step)
-        axes = len(found.mesh.rank_axes)
+        whole = self.assembled(step)
+        axes = len(whole.mesh.rank_axes)
         told = {
             name: tuple(str(item) for item in parts[:axes])
-            for name, parts in (*found.parameters.items(), *found.doubtful.items())
+            for name, parts in (*whole.parameters.items(), *whole.doubtful.items())
         }
-        return Declared(found.mesh.shape[:axes], told)
+        return Declared(whole.mesh.shape[:axes], told)
 
     def remarks(self, steps: Iterable[int]) -> Iterator[str]:
         """Sentences on how the ranks were put together, and which were not there."""
@@ -119,8 +119,8 @@ class WholeTrace(Trace):
 
     def _losses(self, step: int) -> list[float]:
         """Numbers at which the other run's backward pass begins; of several ranks their means, which copies have as well."""
-        found = [_losses_of(side_of(journal)) for journal in self._others(step)]
-        return [sum(items) / len(items) for items in zip(*found, strict=False)]
+        losses = [_losses_of(side_of(journal)) for journal in self._others(step)]
+        return [sum(items) / len(items) for items in zip(*losses, strict=False)]
 
     def _leaves(self, step: int) -> set[tuple[Spec, str | None]]:
         """The other run's tensors that no recorded call made: data and weights."""
@@ -146,25 +146,25 @@ class WholeTrace(Trace):
         other = side_of(composed(self._other.journal(step, 0)))
         sides = (side, other) if self._flipped else (other, side)
         alignment = self._pair(*sides)
-        found: dict[int, tuple[Tensor, Callable[[], Any]]] = {}
+        tensors: dict[int, tuple[Tensor, Callable[[], Any]]] = {}
         pairs = [pair for match in alignment.matches for pair in match.tensors if not pair.part.backward]
         for pair in pairs:
             mine, theirs = (pair.left, pair.right) if self._flipped else (pair.right, pair.left)
             if pair.layout.axes is None and not pair.layout.reshaped:
-                found.setdefault(mine, (other.tensor(theirs), functools.partial(other.values, theirs)))
-        return found
+                tensors.setdefault(mine, (other.tensor(theirs), functools.partial(other.values, theirs)))
+        return tensors
 
 
 def _losses_of(side: Side) -> list[float]:
     """Numbers that calls of a backward pass gave and that none took."""
     taken = {number for call in side.calls for number in inputs_of(call).values()}
-    found = []
+    losses = []
     for call in side.calls:
         for number in set(outputs_of(call).values()) - taken if call.gradients else ():
             values = side.values(number) if not side.tensor(number).spec.shape else None
             if values is not None:
-                found.append(float(values))
-    return found
+                losses.append(float(values))
+    return losses
 
 
 def micro_batches(traces: Sequence[Trace]) -> list[int]:
@@ -214,15 +214,15 @@ def unlike_models(traces: Sequence[Trace]) -> Iterator[str]:
 
 def _held(journal: Journal) -> frozenset[tuple[str, Spec, str]]:
     """Names, shapes and placements of the parameters of modules, and of those that optimizers take."""
-    found = set()
+    held = set()
     for call in journal.calls():
         numbers = {f"{call.site.name}.{name}".removeprefix("module."): item for name, item in call.parameters.items()}
         if call.site.phase is Phase.UPDATE:
             numbers = {slot: item for slot, item in inputs_of(call).items() if slot.startswith("0.")}
         for name, item in numbers.items():
             tensor = journal.tensor(item)
-            found.add((name, tensor.spec, str(tensor.facts.get("placements", ""))))
-    return frozenset(found)
+            held.add((name, tensor.spec, str(tensor.facts.get("placements", ""))))
+    return frozenset(held)
 
 
 def without_unplaced(part: PlaceResult, assembled: Assembled, which: int) -> PlaceResult:
@@ -251,7 +251,7 @@ def with_findings(
     results: Sequence[CallResult], findings: Mapping[int, Sequence[Finding]], *, which: int
 ) -> list[CallResult]:
     """The results with differences among the ranks of one side as mistakes, at the calls that show them."""
-    found = list(results)
+    changed = list(results)
     told: set[str] = set()
     for step, items in sorted(findings.items()):
         new = [item for item in items if item.group is None or item.what not in told]
@@ -262,13 +262,13 @@ def with_findings(
             calls: list[tuple[Call, ...]] = [(item.call,), ()] if which == 0 else [(), (item.call,)]
             words = (item.what, item.why, item.advice, ("left", "right")[which])
             mistake = Mistake("ranks", *words, backward=item.backward, left=calls[0], right=calls[1])
-            place = _shown_at(found, step, item, which)
+            place = _shown_at(changed, step, item, which)
             if place is None:
                 match = Match(calls[0], calls[1], "only one side")
-                found.append(CallResult(step, 0, match, (), None, None, mistakes=(mistake,)))
+                changed.append(CallResult(step, 0, match, (), None, None, mistakes=(mistake,)))
             else:
-                found[place] = replace(found[place], mistakes=(mistake, *found[place].mistakes))
-    return found
+                changed[place] = replace(changed[place], mistakes=(mistake, *changed[place].mistakes))
+    return changed
 
 
 def _shown_at(results: Sequence[CallResult], step: int, finding: Finding, which: int) -> int | None:

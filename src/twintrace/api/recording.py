@@ -206,12 +206,12 @@ def modules_of(model: Any) -> tuple[str, dict[str, Any]]:
     """The framework of a model, and each of its modules by the path that a record gives it."""
     models = named_models(model)
     workshop = framework_for(models)
-    found = {
+    modules = {
         ".".join(filter(None, (prefix, path))): module
         for prefix, item in models.items()
         for path, module in workshop.named_modules(item)
     }
-    return workshop.name, found
+    return workshop.name, modules
 
 
 def _place(path: Any) -> Path:

@@ -83,28 +83,28 @@ def _not_numbers(results: Sequence[CallResult]) -> Iterator[str]:
         known = (item.left.statistics, item.right.statistics)
         return not item.pair.part.incoming and all(side is not None and side.nan for side in known)
 
-    found = [result for result in results if any(map(is_nan, result.tensors))]
-    if found:
-        count = f"{len(found)} pairs of calls give" if len(found) > 1 else "1 pair of calls gives"
-        yield f"{count} NaN on both sides, first: {places(found[0])}."
+    both = [result for result in results if any(map(is_nan, result.tensors))]
+    if both:
+        count = f"{len(both)} pairs of calls give" if len(both) > 1 else "1 pair of calls gives"
+        yield f"{count} NaN on both sides, first: {places(both[0])}."
 
 
 def _precisions(parts: Sequence[PlaceResult]) -> Iterator[str]:
     """Results of mixed precision, which are judged by the coarser one: it may not have been intended."""
     from ..report.naming import places
 
-    found: list[tuple[CallResult, str]] = []
+    mixed: list[tuple[CallResult, str]] = []
     for result in (result for part in parts for result in part.results if result.match.left):
         specs = [
             (item.left.spec.dtype, item.right.spec.dtype) for item in result.tensors if item.pair.part is Part.OUTPUT
         ]
         if any(one != two and one in UNITS and two in UNITS for one, two in specs):
             one, two = next(pair for pair in specs if pair[0] != pair[1])
-            found.append((result, f"{one} | {two}"))
-    if found:
-        things = "files" if found[0][0].match.left[0].site.kind is Kind.SAVE else "calls"
-        count = f"{len(found)} pairs of {things} give" if len(found) > 1 else f"1 pair of {things} gives"
-        yield f"{count} results of different precision, first {found[0][1]}: {places(found[0][0])}."
+            mixed.append((result, f"{one} | {two}"))
+    if mixed:
+        things = "files" if mixed[0][0].match.left[0].site.kind is Kind.SAVE else "calls"
+        count = f"{len(mixed)} pairs of {things} give" if len(mixed) > 1 else f"1 pair of {things} gives"
+        yield f"{count} results of different precision, first {mixed[0][1]}: {places(mixed[0][0])}."
 
 
 def not_there(

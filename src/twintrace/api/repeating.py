@@ -60,10 +60,10 @@ def _compared(script: str, folder: Path, runs: tuple[Run, Run]) -> Repetition:
             left, right = (open_trace(folder / side / name, tolerant=True) for side in ("first", "second"))
         except TraceError:
             continue
-        found, count = first_difference(left, right)
+        difference, count = first_difference(left, right)
         calls, compared, untold = calls + count.calls, compared + count.values, untold + count.untold
-        if found is not None:
-            first = found
+        if difference is not None:
+            first = difference
             break
     raised = runs[0].raised or runs[1].raised
     if first is None and runs[0].raised != runs[1].raised:

@@ -54,12 +54,12 @@ class Outlines:
     def apart(self) -> np.ndarray[Any, Any]:
         """Which values differ, by place. Those without a fingerprint differ if a number does."""
         one, two = self.left.numbers, self.right.numbers
-        found: np.ndarray[Any, Any] = np.any(one.fingerprints != two.fingerprints, axis=1)
+        apart: np.ndarray[Any, Any] = np.any(one.fingerprints != two.fingerprints, axis=1)
         if not self.left.pattern.all_fingerprints:
             bare = ~np.any(one.fingerprints, axis=1)
             others = np.any(one.means != two.means, axis=0) | np.any(one.ends != two.ends, axis=0)
-            found |= bare & (others | np.any(one.counts != two.counts, axis=0))
-        return found
+            apart |= bare & (others | np.any(one.counts != two.counts, axis=0))
+        return apart
 
     @property
     def equal(self) -> bool:
@@ -70,16 +70,16 @@ class Outlines:
 
 def outlines_of(journals: tuple[Journal, Journal]) -> Outlines | None:
     """Outlines of a step; None where one side has none."""
-    found: list[Outline] = []
+    outlines: list[Outline] = []
     for journal in journals:
         outline: Callable[[], Outline | None] | None = getattr(journal, "outline", None)
         said = None if outline is None else outline()
         if said is None:
             return None
-        found.append(said)
+        outlines.append(said)
     heads = [journal.header for journal in journals]
     settings = [(head.framework, dict(head.settings), dict(head.precision)) for head in heads]
-    return Outlines(found[0], found[1], repr(settings))
+    return Outlines(outlines[0], outlines[1], repr(settings))
 
 
 def first_bit(journal: Journal, outlines: Outlines, before: bool, draws: Callable[[Call], bool]) -> FirstBit | None:
@@ -110,11 +110,11 @@ def _values(
 
     A value has several places: it is told at the call that makes it, else as a weight of a module, else where it comes in.
     """
-    found: dict[int, tuple[int, Call | None, str, str]] = {}
+    places: dict[int, tuple[int, Call | None, str, str]] = {}
 
     def add(tensor: int, rank: int, call: Call | None, origin: str, slot: str) -> None:
-        if tensor not in found or rank < found[tensor][0]:
-            found[tensor] = rank, call, origin, slot.strip()
+        if tensor not in places or rank < places[tensor][0]:
+            places[tensor] = rank, call, origin, slot.strip()
 
     calls = sorted(journal.calls(), key=lambda call: call.id)
     # Where the optimizer's step is recorded, what it made was seen in the step before.
@@ -138,8 +138,8 @@ def _values(
             add(gradient.tensor, 3, call, origin, f"gradient of {gradient.role} {gradient.slot}")
     for gradient in journal.parameter_gradients():
         add(gradient.tensor, 3, None, "call", f"gradient of {gradient.slot}")
-    for tensor in sorted(found):
-        _, call_or_none, origin, slot = found[tensor]
+    for tensor in sorted(places):
+        _, call_or_none, origin, slot = places[tensor]
         yield call_or_none, origin, slot, tensor
 
 
@@ -153,7 +153,7 @@ ORIGINS = {
 }
 
 
-def sentence(found: FirstBit) -> str:
+def sentence(first: FirstBit) -> str:
     """The first bit, told."""
-    rank = f" of rank {found.rank}" if found.rank else ""
-    return f"The first bit that differs is in step {found.step}{rank}, {found.where}: {ORIGINS[found.origin]}."
+    rank = f" of rank {first.rank}" if first.rank else ""
+    return f"The first bit that differs is in step {first.step}{rank}, {first.where}: {ORIGINS[first.origin]}."

@@ -96,6 +96,6 @@ def _strain(tensor: Tensor) -> tuple[int, float]:
     return known.nonfinite, max(ends, default=0.0) / largest if largest else 0.0
 
 
-def as_trace(found: store.Trace) -> Trace:
+def as_trace(trace: store.Trace) -> Trace:
     """The same trace, with the methods of this file."""
-    return found if isinstance(found, Trace) else Trace(*found.parts(), layout=found.layout)
+    return trace if isinstance(trace, Trace) else Trace(*trace.parts(), layout=trace.layout)

@@ -7,9 +7,9 @@ upload()                                   everything that waits in the default 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from pathlib import Path
 
+from ..model.choices import Progress
 from ..store.uploading import Remainder, upload_trace, waiting_traces
 
 __all__ = ["upload", "waiting_uploads"]
@@ -25,7 +25,7 @@ def upload(
     to: str | None = None,
     *,
     resume: bool = False,
-    progress: Callable[[str, int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> Remainder | None:
     """Send a trace, or what has not arrived of it, to another file system.
 

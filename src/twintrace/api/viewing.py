@@ -66,8 +66,8 @@ def _find_trace(name: str, beside: Path) -> Trace | None:
 def sheet_journals(trace: Trace) -> Iterator[Journal]:
     """The journals of a trace, as the press takes them."""
     for step, rank in trace.places:
-        found = trace.journal(step, rank)
-        side = Side(trace.framework, list(found.calls()), found.tensor, list(found.parameter_gradients()))
+        journal = trace.journal(step, rank)
+        side = Side(trace.framework, list(journal.calls()), journal.tensor, list(journal.parameter_gradients()))
         yield Journal(step, rank, side)
 
 

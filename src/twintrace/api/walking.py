@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from ..judge import CarriedBounds
 from ..judge.recomputed import Standing
+from ..model.choices import Progress
 from ..model.pairs import Alignment, Side
 from ..model.records import Call, Damage, Header
 from ..model.results import CallResult, Mistake, Recording
@@ -19,7 +20,7 @@ from ..model.steps import EqualStep, FirstBit, FollowedStep
 from ..model.verdicts import Outcome
 from ..operations.sides import Side as Graph
 from ..store.trace import Journal
-from .places import PlaceResult, Progress, Request, compare_place, side_of, silent
+from .places import PlaceResult, Request, compare_place, side_of, silent
 from .stepping import JUDGED_AFTER, Outlines, first_bit, outlines_of
 
 
@@ -153,14 +154,14 @@ class Walk:
         known = self._pairings.get(outlines.key)
         if known is not None and known.sure:
             return known.alignment
-        found = self._request.pair(left, right)
+        alignment = self._request.pair(left, right)
         # Two runs of one program are paired by their names. Two programs are paired by their values too, which may be alike by
         # chance (biases of zeros in the first step): a pairing holds for others once two steps have given it.
-        again = known is not None and known.alignment == found
+        again = known is not None and known.alignment == alignment
         while known is None and len(self._pairings) >= _PAIRINGS:
             del self._pairings[next(iter(self._pairings))]
-        self._pairings[outlines.key] = _Pairing(found, again or outlines.same_program)
-        return found
+        self._pairings[outlines.key] = _Pairing(alignment, again or outlines.same_program)
+        return alignment
 
     def _note_first_bit(self, journals: tuple[Journal, Journal], outlines: Outlines | None, carried: _Carried) -> None:
         if self._differs or outlines is None:

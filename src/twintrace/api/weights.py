@@ -21,6 +21,7 @@ import numpy as np
 
 from ..frameworks import registry
 from ..frameworks.protocol import Weights
+from ..model.choices import Progress
 from ..model.errors import UsageError
 from ..model.weights import WeightMap as PlainMap
 from ..store.arrays import STORAGE
@@ -28,7 +29,7 @@ from ..store.registry import open_trace
 from ..weights.certificate import certify
 from ..weights.checkpoints import FRAMEWORKS, format_of
 from ..weights.comparison import by_name, compare
-from ..weights.conversion import Progress, convert
+from ..weights.conversion import convert
 from ..weights.mapfile import read_map
 from ..weights.mapping import declare, map_states
 from ..weights.prediction import predict
@@ -38,7 +39,7 @@ from ..weights.uses import Uses
 from .results import Certificate, Conversion, WeightComparison, WeightMap, made_of
 
 _OTHER = {"torch": "mindspore", "mindspore": "torch"}
-Weighty = Any
+WeightSource = Any
 """A net, the path of a checkpoint, or a dict of tensors by name."""
 Traces = tuple[str | os.PathLike[str], str | os.PathLike[str]] | None
 
@@ -49,8 +50,8 @@ def read_weight_map(path: str | os.PathLike[str]) -> WeightMap:
 
 
 def map_weights(
-    left: Weighty,
-    right: Weighty = None,
+    left: WeightSource,
+    right: WeightSource = None,
     *,
     to: str | None = None,
     mint: bool = False,
@@ -92,11 +93,11 @@ def map_weights(
 
 
 def convert_weights(
-    source: Weighty,
-    target: Weighty,
+    source: WeightSource,
+    target: WeightSource,
     *,
     map: PlainMap | str | os.PathLike[str] | None = None,
-    like: Weighty = None,
+    like: WeightSource = None,
     to: str | None = None,
     mint: bool = False,
     partial: bool = False,
@@ -151,8 +152,8 @@ def convert_weights(
 
 
 def compare_weights(
-    left: Weighty,
-    right: Weighty,
+    left: WeightSource,
+    right: WeightSource,
     *,
     map: PlainMap | str | os.PathLike[str] | None = None,
     values: bool = True,
@@ -189,7 +190,7 @@ def compare_weights(
     if relative_to not in ("left", "right"):
         raise UsageError(f"relative_to: expected left or right, got {relative_to!r}.")
     states = open_state(left, trust=trust), open_state(right, trust=trust)
-    found = compare(
+    comparison = compare(
         *states,
         _map_between(*states, map, named=True),
         values=values,
@@ -199,12 +200,12 @@ def compare_weights(
         relative_to=relative_to,
         progress=progress,
     )
-    return made_of(WeightComparison, found)
+    return made_of(WeightComparison, comparison)
 
 
 def certify_weights(
-    left: Weighty,
-    right: Weighty,
+    left: WeightSource,
+    right: WeightSource,
     *,
     map: PlainMap | str | os.PathLike[str] | None = None,
     nets: tuple[Any, Any] | None = None,
@@ -238,7 +239,7 @@ def certify_weights(
     states = [open_state(side, trust=trust) for side in (left, right)]
     if nets is not None:
         states = [_loaded(net, state) for net, state in zip(nets, states, strict=True)]
-    found = _map_between(states[0], states[1], map, named=False, uses=_uses(traces))
+    expected = _map_between(states[0], states[1], map, named=False, uses=_uses(traces))
     rows = []
     notes = []
     if inputs is not None:
@@ -246,10 +247,10 @@ def certify_weights(
             raise UsageError(
                 "inputs: the nets themselves are needed to run them: certify_weights(net, net, inputs=…) or nets=(…)."
             )
-        rows = run_both(states[0], states[1], found, inputs)
+        rows = run_both(states[0], states[1], expected, inputs)
     elif all(state.net is not None for state in states):
         notes.append("no inputs were given, so the nets were not run")
-    return made_of(Certificate, certify(states[0], states[1], found, trial=rows, notes=notes, progress=progress))
+    return made_of(Certificate, certify(states[0], states[1], expected, trial=rows, notes=notes, progress=progress))
 
 
 def run_net(net: Any, inputs: Sequence[Any]) -> dict[str, np.ndarray[Any, Any]]:
@@ -269,7 +270,7 @@ def framework_of_net(net: Any) -> str:
     return _owner(net)[0]
 
 
-def weight_names(thing: Weighty) -> tuple[str, ...]:
+def weight_names(thing: WeightSource) -> tuple[str, ...]:
     """The names of the weights, in their order."""
     return tuple(open_state(thing).items)
 
@@ -292,12 +293,12 @@ def net_from(place: str, of: str | None = None) -> Any:
         raise UsageError(f"{place}: expected FILE.py:NAME, with a file that is there.")
     sys.path.insert(0, str(path.parent.resolve()))
     try:
-        found = runpy.run_path(str(path), run_name=path.stem)
+        names = runpy.run_path(str(path), run_name=path.stem)
     finally:
         sys.path.pop(0)
-    if name not in found:
+    if name not in names:
         raise UsageError(f"{place}: {path} defines no {name}.")
-    net = found[name]
+    net = names[name]
     net = net if registry.weights_of(net) is not None else net()
     if registry.weights_of(net) is None:
         raise UsageError(f"{place}: makes a {type(net).__name__}, expected a net.")

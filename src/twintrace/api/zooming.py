@@ -26,11 +26,11 @@ from ..store.trace import Trace
 AROUND = 8
 """Calls before and behind the place. A layer of a transformer makes about that many, so its neighbours are in the picture."""
 
-Looked = Comparison | Trace | str | os.PathLike[str]
+ZoomSource = Comparison | Trace | str | os.PathLike[str]
 
 
 def zoom(
-    left: Looked, right: Trace | str | os.PathLike[str] | None = None, *, path: str | os.PathLike[str] | None = None
+    left: ZoomSource, right: Trace | str | os.PathLike[str] | None = None, *, path: str | os.PathLike[str] | None = None
 ) -> Zoom | None:
     """Say what to record in a second run, so that the place that a first run showed can be seen in full.
 
@@ -51,23 +51,23 @@ def zoom(
         TraceNotFoundError: there is no such trace.
     """
     if isinstance(left, Comparison):
-        found = _of_comparison(left)
+        place = _of_comparison(left)
     elif right is not None:
-        found = _of_traces(open_trace(left, tolerant=True), open_trace(right, tolerant=True))
+        place = _of_traces(open_trace(left, tolerant=True), open_trace(right, tolerant=True))
     elif not isinstance(left, Trace) and Path(left).is_file():
         from .reporting import read_report
 
-        found = _of_comparison(read_report(left))
+        place = _of_comparison(read_report(left))
     else:
-        found = _of_trace(open_trace(left, tolerant=True))
-    if found is not None and path is not None:
+        place = _of_trace(open_trace(left, tolerant=True))
+    if place is not None and path is not None:
         try:
-            Path(path).write_text(json.dumps(found.document(), indent=2) + "\n", encoding="utf-8")
+            Path(path).write_text(json.dumps(place.document(), indent=2) + "\n", encoding="utf-8")
         except OSError as error:
             raise ReportError(
                 f"{path}: the zoom could not be written ({error.strerror}). Choose another path."
             ) from None
-    return found
+    return place
 
 
 def read_zoom(path: str | os.PathLike[str]) -> Zoom:
@@ -92,9 +92,9 @@ def _of_traces(left: Trace, right: Trace) -> Zoom | None:
         if first is None:
             return None
         both = (first.step, first.rank) in left.places and (first.step, first.rank) in right.places
-        found = _of_comparison(compare(left, right, steps=(first.step,), pictures=False)) if both else None
-        if found is not None:
-            return found
+        place = _of_comparison(compare(left, right, steps=(first.step,), pictures=False)) if both else None
+        if place is not None:
+            return place
     return _of_comparison(compare(left, right, pictures=False))
 
 

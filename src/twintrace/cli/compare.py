@@ -85,7 +85,7 @@ def compare(
     growth: bool,
     curves: bool,
     force: bool,
-    report: reports.Wanted,
+    report: reports.ReportOptions,
     **options: Any,
 ) -> None:
     """Say where two runs first part, and why.
@@ -100,22 +100,22 @@ def compare(
     # Whoever accepts the first difference wants to know of all others.
     every_step = every_step or accept is not None or write_accept is not None
     with bar(quiet=report.quiet) as progress:
-        found = api.compare(left, right, every_step=every_step, progress=progress, **options)
+        comparison = api.compare(left, right, every_step=every_step, progress=progress, **options)
     if entries is not None:
-        found = api.accept(found, entries)
-    report.show(found, everything=everything)
+        comparison = api.accept(comparison, entries)
+    report.show(comparison, everything=everything)
     if growth:
-        report.echo("\n" + api.growth_text(found))
+        report.echo("\n" + api.growth_text(comparison))
     if curves:
-        report.echo("\n" + api.curves_text(api.compared_curves(found)))
+        report.echo("\n" + api.curves_text(api.compared_curves(comparison)))
     if write_map is not None:
         some = {name: options[name] for name in ("mapping", "steps", "ranks", "layout")}
         api.write_mapping(left, right, write_map, **some)
         report.echo(f"  written: {write_map}")
     if write_accept is not None:
-        count = api.write_accepted(found, write_accept)
+        count = api.write_accepted(comparison, write_accept)
         report.echo(f"  written: {write_accept} ({count} {'entry' if count == 1 else 'entries'})")
     if bundle is not None:
-        done = api.write_bundle(left, right, found, bundle)
+        done = api.write_bundle(left, right, comparison, bundle)
         report.echo(f"  written: {bundle}" if done else "  not written: there is no mistake to bundle")
-    raise click.exceptions.Exit(found.code)
+    raise click.exceptions.Exit(comparison.code)

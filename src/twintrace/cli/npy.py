@@ -37,7 +37,7 @@ def npy() -> None:
 @click.option("--equal-nan", is_flag=True, help="NaN is equal to NaN.")
 @reports.options
 @click.option("--workers", type=click.IntRange(min=1), help="Threads to measure with.  [default: all cores]")
-def compare(left: str, right: str, by: str | None, grads: bool, report: reports.Wanted, **options: Any) -> None:
+def compare(left: str, right: str, by: str | None, grads: bool, report: reports.ReportOptions, **options: Any) -> None:
     """Compare the .npy files of two folders, element by element.
 
     A file that only one folder has, or that cannot be read, is told of; the others are compared. Nothing in a file is run. Exit
@@ -48,6 +48,6 @@ def compare(left: str, right: str, by: str | None, grads: bool, report: reports.
     by = by or ("shape" if grads else "name")
     pictures = report.html is not None or report.json is not None
     with bar(quiet=report.quiet) as progress:
-        found = api.compare_arrays(left, right, by=by, pictures=pictures, progress=progress, **options)
-    report.show(found)
-    raise click.exceptions.Exit(found.code)
+        comparison = api.compare_arrays(left, right, by=by, pictures=pictures, progress=progress, **options)
+    report.show(comparison)
+    raise click.exceptions.Exit(comparison.code)

@@ -17,7 +17,7 @@ class _Numbers(click.ParamType):  # type: ignore[type-arg]  # generic in some ve
     name = "numbers"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, ...]:
-        found: dict[int, None] = {}
+        numbers: dict[int, None] = {}
         for piece in str(value).split(","):
             first, dash, last = piece.strip().partition("-")
             if not first.isdecimal() or (dash and not last.strip().isdecimal()):
@@ -25,8 +25,8 @@ class _Numbers(click.ParamType):  # type: ignore[type-arg]  # generic in some ve
             begin, end = int(first), int(last) if dash else int(first)
             if end < begin or end - begin >= _MOST:
                 self.fail(f"{piece.strip()!r}: expected a range from a smaller to a larger number.", param, ctx)
-            found.update(dict.fromkeys(range(begin, end + 1)))
-        return tuple(found)
+            numbers.update(dict.fromkeys(range(begin, end + 1)))
+        return tuple(numbers)
 
 
 def numbers_option(option: str, help: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -12,6 +12,7 @@ import click
 from rich.console import Console
 
 from ..api import progress_bar
+from ..model.choices import Progress
 
 STDOUT = Path("-")
 
@@ -20,12 +21,12 @@ force = click.option("--force", is_flag=True, help="Overwrite what is there alre
 
 def console(*, stderr: bool = False) -> Console:
     """A console as wide as the terminal; for a file or a pipe nothing is folded: the next program wants whole names."""
-    found = Console(stderr=stderr)
-    return found if found.is_terminal else Console(stderr=stderr, width=1000)
+    screen = Console(stderr=stderr)
+    return screen if screen.is_terminal else Console(stderr=stderr, width=1000)
 
 
 @contextmanager
-def bar(*, quiet: bool = False) -> Iterator[Callable[[str, int, int], None] | None]:
+def bar(*, quiet: bool = False) -> Iterator[Progress | None]:
     """A bar on the terminal; where nothing is to be printed, none, and no notice of what takes long either."""
     if not quiet:
         with progress_bar() as shown:

@@ -34,7 +34,7 @@ _OPTIONS = (
 
 
 @dataclass(frozen=True)
-class Wanted:
+class ReportOptions:
     """Reports that the options ask for. Beside JSON on standard output, everything else is on stderr."""
 
     table: bool
@@ -50,25 +50,25 @@ class Wanted:
         if not self.quiet:
             click.echo(text, err=self.json == STDOUT)
 
-    def show(self, found: api.Comparison, *, everything: bool = False) -> None:
+    def show(self, comparison: api.Comparison, *, everything: bool = False) -> None:
         """The verdict, the table if it is wanted, and the files that are. `everything`: all mistakes after the verdict."""
         piped = self.json == STDOUT
         if not self.quiet:
             screen = console(stderr=piped)
-            api.print_verdict(found, screen, everything=everything)
+            api.print_verdict(comparison, screen, everything=everything)
             if self.table and not piped:
                 click.echo()
-                api.print_pairs(found, screen)
+                api.print_pairs(comparison, screen)
         for name in _FILES:
             path = getattr(self, name)
             if path is None:
                 continue
             if path == STDOUT:
-                for piece in api.comparison_json(found):
+                for piece in api.comparison_json(comparison):
                     click.echo(piece, nl=False)
                 continue
             chosen = {"columns": self.columns} if name == "csv" else {}
-            getattr(api, f"write_{name}")(found, path, **chosen)
+            getattr(api, f"write_{name}")(comparison, path, **chosen)
             self.echo(f"  written: {path}")
 
 
@@ -92,7 +92,7 @@ def options(command: Callable[..., Any]) -> Callable[..., Any]:
                     )
         if given["columns"] == "all" and given["csv"] is None:
             raise click.UsageError("--columns says what the file of --csv has: give --csv as well.")
-        report = Wanted(**{name: given.pop(name) for name in Wanted.__dataclass_fields__})
+        report = ReportOptions(**{name: given.pop(name) for name in ReportOptions.__dataclass_fields__})
         return command(*args, report=report, **given)
 
     return functools.reduce(lambda wrapped, option: option(wrapped), reversed(_OPTIONS), checked)

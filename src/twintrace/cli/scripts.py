@@ -40,9 +40,9 @@ def selfcheck(script: str, arguments: tuple[str, ...], level: str | None, keep: 
 
     (`twintrace twice` asks something else: whether the run repeats itself.) Exit code: 0 same bits, 1 different, 2 cannot tell.
     """
-    found = api.selfcheck_script(script, list(arguments), level=level, keep=keep)
-    click.echo(str(found))
-    raise click.exceptions.Exit(0 if found.same else 1 if found.differences and not found.unstable else 2)
+    check = api.selfcheck_script(script, list(arguments), level=level, keep=keep)
+    click.echo(str(check))
+    raise click.exceptions.Exit(0 if check.same else 1 if check.differences and not check.unstable else 2)
 
 
 @click.command(context_settings=_AS_GIVEN)
@@ -62,6 +62,6 @@ def twice(script: str, arguments: tuple[str, ...], level: str | None, seed: int 
 
     Exit code: 0 the run repeats itself, 1 it does not, 2 an error, 3 could not be told.
     """
-    found = api.run_twice(script, list(arguments), level=level, seed=seed, keep=keep)
-    click.echo(api.repetition_text(found))
-    raise click.exceptions.Exit(found.code)
+    repetition = api.run_twice(script, list(arguments), level=level, seed=seed, keep=keep)
+    click.echo(api.repetition_text(repetition))
+    raise click.exceptions.Exit(repetition.code)

@@ -46,13 +46,13 @@ def show(
         click.echo(api.curves_json(drawn) if as_json else api.curves_text(drawn))
         return
     most = None if everything or as_json else limit
-    found = api.listing(trace, steps=steps, ranks=ranks, limit=most, nonfinite=nonfinite)
+    listing = api.listing(trace, steps=steps, ranks=ranks, limit=most, nonfinite=nonfinite)
     if as_json:
-        click.echo(api.listing_json(found))
+        click.echo(api.listing_json(listing))
         return
     if nonfinite:
         click.echo(api.nonfinite_text(api.first_nonfinite(trace, steps=steps, ranks=ranks)) + "\n")
-    (api.print_table if table else api.print_tree)(found, console())
+    (api.print_table if table else api.print_tree)(listing, console())
 
 
 @click.command("why-nan")
@@ -69,6 +69,6 @@ def why_nan(trace: str, steps: tuple[int, ...] | None, ranks: tuple[int, ...] | 
 
     Exit code: 0 nothing that counts is not finite, 1 found, 2 an error, 3 could not be told.
     """
-    found = api.first_nonfinite(trace, steps=steps, ranks=ranks)
-    click.echo(api.nonfinite_json(found) if as_json else api.nonfinite_text(found))
-    raise click.exceptions.Exit(found.code)
+    report = api.first_nonfinite(trace, steps=steps, ranks=ranks)
+    click.echo(api.nonfinite_json(report) if as_json else api.nonfinite_text(report))
+    raise click.exceptions.Exit(report.code)

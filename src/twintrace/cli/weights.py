@@ -81,11 +81,11 @@ def map_(
     source = api.net_from(left_net, of=left) if left_net else left
     target = api.net_from(right_net) if right_net else right
     traces = _traces(left_trace, right_trace)
-    found = api.map_weights(source, target, traces=traces, key=None if left_net else key, **options)
+    weight_map = api.map_weights(source, target, traces=traces, key=None if left_net else key, **options)
     if output:
-        api.write_weight_map(found, output)
-    click.echo(api.map_text(found, table=table))
-    raise click.exceptions.Exit(found.code)
+        api.write_weight_map(weight_map, output)
+    click.echo(api.map_text(weight_map, table=table))
+    raise click.exceptions.Exit(weight_map.code)
 
 
 @weights.command()
@@ -123,10 +123,10 @@ def convert(
     template = api.net_from(like_net) if like_net else like
     traces = _traces(left_trace, right_trace)
     with bar() as progress:
-        found = api.convert_weights(
+        conversion = api.convert_weights(
             source, target, like=template, force=force, traces=traces, progress=progress, **options
         )
-    click.echo(api.conversion_text(found, table=table))
+    click.echo(api.conversion_text(conversion, table=table))
 
 
 @weights.command()
@@ -145,9 +145,9 @@ def compare(left: str, right: str, shapes: bool, table: bool, **options: Any) ->
     Exit code: 0 they agree, 1 they differ.
     """
     with bar() as progress:
-        found = api.compare_weights(left, right, values=not shapes, progress=progress, **options)
-    click.echo(api.weight_comparison_text(found, table=table))
-    raise click.exceptions.Exit(found.code)
+        comparison = api.compare_weights(left, right, values=not shapes, progress=progress, **options)
+    click.echo(api.weight_comparison_text(comparison, table=table))
+    raise click.exceptions.Exit(comparison.code)
 
 
 @weights.command()
@@ -187,6 +187,8 @@ def certify(
     arrays = [api.random_input(text) for text in inputs] or None
     traces = _traces(left_trace, right_trace)
     with bar() as progress:
-        found = api.certify_weights(left, right, nets=nets, inputs=arrays, traces=traces, progress=progress, **options)
-    click.echo(api.certificate_text(found, table=table))
-    raise click.exceptions.Exit(found.code)
+        certificate = api.certify_weights(
+            left, right, nets=nets, inputs=arrays, traces=traces, progress=progress, **options
+        )
+    click.echo(api.certificate_text(certificate, table=table))
+    raise click.exceptions.Exit(certificate.code)

@@ -31,15 +31,15 @@ def zoom(left: str, right: str | None, output: Path, force: bool) -> None:
     Exit code: 0 written, 2 an error, 3 there is nothing to zoom into.
     """
     check_output(output, "--output", force=force)
-    found = api.zoom(left, right, path=output)
-    if found is None:
+    place = api.zoom(left, right, path=output)
+    if place is None:
         click.echo(
             "nothing to zoom into: " + ("every value is finite" if right is None else "the two runs are the same")
         )
         raise click.exceptions.Exit(3)
-    calls = sum(len(side.calls) for side in found.sides)
-    click.echo(found.because)
-    click.echo(f"  {output}: steps {', '.join(map(str, found.steps))}, {calls} calls, every value of them")
+    calls = sum(len(side.calls) for side in place.sides)
+    click.echo(place.because)
+    click.echo(f"  {output}: steps {', '.join(map(str, place.steps))}, {calls} calls, every value of them")
     click.echo(
         f'  next: tt.record(path, net, zoom="{output}") in the same script'
         + (", both runs; then compare the two" * (right is not None))

@@ -111,13 +111,13 @@ def _saturated(flow: Flow, calls: Sequence[Call]) -> float | None:
 
 def _kept_weights(journal: Journal, flow: Flow) -> dict[str, NDArray[Any]]:
     """Weights by module and name, where their values were kept."""
-    found: dict[str, NDArray[Any]] = {}
+    weights: dict[str, NDArray[Any]] = {}
     for call in flow.calls:
         for name, number in call.parameters.items():
             tensor, full = flow.tensor(number), f"{call.site.name}.{name}".lstrip(".")
-            if tensor.payload is not None and full not in found:
-                found[full] = as_float(journal.array(tensor), tensor.spec.dtype)
-    return found
+            if tensor.payload is not None and full not in weights:
+                weights[full] = as_float(journal.array(tensor), tensor.spec.dtype)
+    return weights
 
 
 def _updates(before: Mapping[str, NDArray[Any]], after: Mapping[str, NDArray[Any]]) -> dict[str, tuple[float, float]]:

@@ -86,8 +86,8 @@ class Flow:
         return list(dict.fromkeys(self._aliases.get(number, number) for number in self._arguments(call)))
 
     def _arguments(self, call: Call) -> list[int]:
-        found = [number for _, number in tensor_slots(call.args, call.kwargs)]
-        return [*found, *call.parameters.values(), *call.buffers.values()]
+        numbers = [number for _, number in tensor_slots(call.args, call.kwargs)]
+        return [*numbers, *call.parameters.values(), *call.buffers.values()]
 
     def _find_alias(self, number: int, written: Mapping[object, int]) -> None:
         """A result that is read again has another number, and beneath autograd no maker, as its version moves behind the kernel.
@@ -112,8 +112,8 @@ class Flow:
     def made(self, call: Call) -> list[int]:
         """Numbers of the tensors that the call returned or wrote to, without those that it hands on unchanged."""
         before = {number for _, number in tensor_slots(call.args, call.kwargs)}
-        found = dict.fromkeys([*call.returned.values(), *call.after.values()])
-        return [number for number in found if number not in before]
+        numbers = dict.fromkeys([*call.returned.values(), *call.after.values()])
+        return [number for number in numbers if number not in before]
 
     def consumers(self, number: int) -> list[Call]:
         """Calls that compute with a value; those that only look at it, or keep it for the user, are left out."""
@@ -139,9 +139,9 @@ class Flow:
         """Numbers of the tensors whose values a call reads: not those that it only writes to, or takes for their shape."""
         told = self.meaning(call)
         if told is None or call.site.kind is Kind.MODULE or call.site.phase is Phase.UPDATE:
-            found = self.taken(call)
+            numbers = self.taken(call)
             fills = call.site.kind is not Kind.MODULE and _FILLERS.fullmatch(call.site.name.rpartition(".")[2])
-            return found[1:] if fills else found
+            return numbers[1:] if fills else numbers
         return [self._aliases.get(operand.tensor, operand.tensor) for _, operand in told.operands()]
 
     def only_looks(self, call: Call) -> bool:
@@ -159,14 +159,14 @@ class Flow:
     def descendants(self, call: Call) -> Iterator[Call]:
         """Calls made inside a module, in the order in which they ended."""
         pending, seen = list(self.children[call.id]), {call.id}
-        found = []
+        calls = []
         while pending:
             inner = pending.pop()
             if inner.id not in seen:
                 seen.add(inner.id)
-                found.append(inner)
+                calls.append(inner)
                 pending.extend(self.children[inner.id])
-        return iter(sorted(found, key=lambda inner: inner.order))
+        return iter(sorted(calls, key=lambda inner: inner.order))
 
     def meaning(self, call: Call) -> Meaning | None:
         if call.id not in self._meanings:
@@ -187,10 +187,10 @@ class Flow:
         roles = {} if told is None else {operand.tensor: path for path, operand in told.operands()}
         named = [(f"input {slot.removeprefix('kw.')}", number) for slot, number in tensor_slots(call.args, call.kwargs)]
         named += [(name, number) for name, number in (*call.parameters.items(), *call.buffers.items())]
-        found: dict[int, str] = {}
+        names: dict[int, str] = {}
         for name, number in named:
-            found.setdefault(number, roles.get(number, name))
-        return [self.range_of(number, name) for number, name in found.items()]
+            names.setdefault(number, roles.get(number, name))
+        return [self.range_of(number, name) for number, name in names.items()]
 
     def output_ranges(self, call: Call) -> list[ValueRange]:
         named = {number: f"output {slot or '0'}" for slot, number in reversed(call.returned.items())}

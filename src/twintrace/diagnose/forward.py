@@ -56,9 +56,9 @@ _GUARD = "add a small epsilon, or clamp what comes in"
 def cause_of_result(operation: str, terms: Terms, settings: Settings, made: Ranges) -> Cause | None:
     """Cause of results that are not finite, or None where the ranges do not tell."""
     for rule in _RULES:
-        found = rule(operation, terms, settings, made)
-        if found is not None:
-            return found
+        cause = rule(operation, terms, settings, made)
+        if cause is not None:
+            return cause
     return None
 
 
@@ -267,11 +267,11 @@ def _casts(operation: str, terms: Terms, settings: Settings, made: Ranges) -> Ca
 
 def _written(operation: str, terms: Terms, settings: Settings, made: Ranges) -> Cause | None:
     """A number that stands in the call is not finite itself."""
-    found = [term for term in terms.values() if not term.is_tensor and term.counts]
-    if not found or (any(term.counts.inf for term in found) and _has(made, "nan")):
+    numbers = [term for term in terms.values() if not term.is_tensor and term.counts]
+    if not numbers or (any(term.counts.inf for term in numbers) and _has(made, "nan")):
         return None
-    what = "NaN" if found[0].counts.nan else "infinite"
-    return Cause(Source.DATA, f"the number {found[0].name} in the call is {what}", "look at where Python has it from")
+    what = "NaN" if numbers[0].counts.nan else "infinite"
+    return Cause(Source.DATA, f"the number {numbers[0].name} in the call is {what}", "look at where Python has it from")
 
 
 def _infinities(operation: str, terms: Terms, settings: Settings, made: Ranges) -> Cause | None:

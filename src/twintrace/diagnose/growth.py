@@ -25,10 +25,10 @@ _GROWTH = 8.0
 
 def growth_over_calls(flow: Flow, call: Call) -> str:
     """The largest operand's own history, call by call; empty where it did not grow."""
-    found: list[tuple[float, str]] = []
+    sizes: list[tuple[float, str]] = []
     seen: set[int] = set()
     here: Call | None = call
-    while here is not None and here.id not in seen and len(found) < _CALLS:
+    while here is not None and here.id not in seen and len(sizes) < _CALLS:
         seen.add(here.id)
         operands = [
             (size, number) for number in flow.taken(here) if (size := flow.range_of(number, "").size) is not None
@@ -38,11 +38,11 @@ def growth_over_calls(flow: Flow, call: Call) -> str:
         size, number = max(operands)
         here = flow.maker.get(number)
         name = "what came in" if here is None else here.site.name.rpartition(".")[2] or "the model"
-        found.append((size, name))
-    found.reverse()
-    if len(found) < 2 or found[-1][0] < _GROWTH * max(found[0][0], 1e-30):
+        sizes.append((size, name))
+    sizes.reverse()
+    if len(sizes) < 2 or sizes[-1][0] < _GROWTH * max(sizes[0][0], 1e-30):
         return ""
-    return f"values grow on the way: {', '.join(f'{size:.3g} ({name})' for size, name in found)}"
+    return f"values grow on the way: {', '.join(f'{size:.3g} ({name})' for size, name in sizes)}"
 
 
 def growth_over_steps(trace: Trace, step: int, rank: int, call: Call | None) -> list[str]:

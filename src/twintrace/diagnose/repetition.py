@@ -108,9 +108,9 @@ def first_difference(left: Trace, right: Trace) -> tuple[FirstDifference | None,
             which = "first" if place in left.places else "second"
             what = f"only the {which} run has step {place[0]}"
             return FirstDifference(*place, Unsteadiness.FLOW, what, *_TOLD[Unsteadiness.FLOW]), count
-        found = difference_in_step(left, right, place, count)
-        if found is not None:
-            return found, count
+        difference = difference_in_step(left, right, place, count)
+        if difference is not None:
+            return difference, count
         left.forget()
         right.forget()
     return None, count
@@ -160,13 +160,13 @@ class _Pair:
         for one, two in zip_longest(*events):
             if one is None or two is None or one.key != two.key:
                 return read_back or self._other_calls(events, one, two)
-            found = self._gradients(one, two) if one.gradient is not None else self._calls(one.call, two.call)
-            if found is None:
+            difference = self._gradients(one, two) if one.gradient is not None else self._calls(one.call, two.call)
+            if difference is None:
                 continue
-            if not self._has_effect(found):
-                read_back = read_back or (None if found.cause is Unsteadiness.UNINITIALISED else found)
+            if not self._has_effect(difference):
+                read_back = read_back or (None if difference.cause is Unsteadiness.UNINITIALISED else difference)
                 continue
-            return read_back if read_back is not None and found.cause is Unsteadiness.NUMBER else found
+            return read_back if read_back is not None and difference.cause is Unsteadiness.NUMBER else difference
         return None
 
     def _same(self, left: int, right: int) -> bool:
@@ -310,12 +310,12 @@ class _Pair:
         cause = Unsteadiness.THREADS if same else Unsteadiness.FLOW
         return self._difference(one.call if one is not None else None, cause, what)
 
-    def _has_effect(self, found: FirstDifference) -> bool:
+    def _has_effect(self, difference: FirstDifference) -> bool:
         """Does a call that computes with the difference differ too? What nobody takes is a result, but what Python alone looks at
         (the seed that a data loader draws for its workers) may do nothing.
         """
-        call = found.call
-        if call is None or found.backward or found.cause in (Unsteadiness.NUMBER, Unsteadiness.FLOW):
+        call = difference.call
+        if call is None or difference.backward or difference.cause in (Unsteadiness.NUMBER, Unsteadiness.FLOW):
             return True
         differing = [number for number in self._differing if number in {*_returned(call), *self._one.taken(call)}]
         for number in differing:
@@ -345,17 +345,17 @@ class _Pair:
 
 
 def _events(flow: Flow) -> Iterator[Event]:
-    found: list[tuple[int, Event]] = []
+    events: list[tuple[int, Event]] = []
     for call in flow.calls:
         if is_kept(call):
             continue
-        found.append((call.order, Event(("call", f"{call.site}", call.site.path), call)))
+        events.append((call.order, Event(("call", f"{call.site}", call.site.path), call)))
         for gradient in call.gradients:
             key = ("gradient", f"{call.site}", gradient.role, gradient.slot, str(gradient.count))
-            found.append((gradient.order, Event(key, call, gradient)))
+            events.append((gradient.order, Event(key, call, gradient)))
     for gradient in flow.parameter_gradients:
-        found.append((gradient.order, Event(("parameter", gradient.slot, str(gradient.count)), None, gradient)))
-    return (event for _, event in sorted(found, key=lambda item: item[0]))
+        events.append((gradient.order, Event(("parameter", gradient.slot, str(gradient.count)), None, gradient)))
+    return (event for _, event in sorted(events, key=lambda item: item[0]))
 
 
 def _returned(call: Call) -> list[int]:
@@ -393,7 +393,7 @@ def _told(known: Statistics | None) -> str:
 
 def _over_steps(trace: Trace, call: Call, slot: str) -> list[tuple[str, Statistics | None, int]]:
     """Fingerprint, statistics and size of one argument of a call, step by step."""
-    found = []
+    values = []
     for place in trace.places:
         journal = trace.journal(*place)
         for other in journal.calls():
@@ -401,8 +401,8 @@ def _over_steps(trace: Trace, call: Call, slot: str) -> list[tuple[str, Statisti
                 number = dict(tensor_slots(other.args, other.kwargs)).get(slot)
                 if number is not None:
                     tensor = journal.tensor(number)
-                    found.append((tensor.fingerprint or "", tensor.statistics, math.prod(tensor.spec.shape)))
-    return found
+                    values.append((tensor.fingerprint or "", tensor.statistics, math.prod(tensor.spec.shape)))
+    return values
 
 
 def _totals(items: Sequence[tuple[str, Statistics | None, int]]) -> tuple[float, ...] | None:

@@ -84,9 +84,9 @@ class _Search:
     def look_at(self, step: int, ranks: Sequence[int]) -> Origin | None:
         """The first origin of a step; where several ranks have one, that which did not come from another rank."""
         self._steps += 1
-        found = [origin for rank in ranks if (origin := self._look_at(self._trace.journal(step, rank))) is not None]
-        own = [origin for origin in found if origin.source is not Source.ELSEWHERE]
-        return next(iter(own or found), None)
+        origins = [origin for rank in ranks if (origin := self._look_at(self._trace.journal(step, rank))) is not None]
+        own = [origin for origin in origins if origin.source is not Source.ELSEWHERE]
+        return next(iter(own or origins), None)
 
     def _look_at(self, journal: Journal) -> Origin | None:
         if not self._has_any(journal):
@@ -118,19 +118,19 @@ class _Search:
 
     def _has_any(self, journal: Journal) -> bool:
         """True if a value is not finite. Also counts tensors without statistics."""
-        found = False
+        nonfinite = False
         for tensor in journal.tensors():
             known = tensor.statistics
             if known is not None:
                 self._told += 1
-                found = found or bool(known.nonfinite)
+                nonfinite = nonfinite or bool(known.nonfinite)
             elif _counts(tensor):
                 self._untold += 1
                 why = tensor.missing or "not kept"
                 self._lost[why] = self._lost.get(why, 0) + 1
         settings = journal.header.settings
         self._without_results = self._without_results or bool(settings.get("inputs_only"))
-        return found
+        return nonfinite
 
     # --- a step that had no effect ------------------------------------------------------------------------------
 
@@ -288,9 +288,9 @@ class _Search:
             return Cause(Source.UNINITIALISED, "the memory was never written to", advice)
         if call.site.phase is Phase.UPDATE:
             return _of_update(call, flow)
-        found = cause_of_result(operation, terms, settings, made)
-        if found is not None:
-            return _with_autocast(found, flow, call)
+        cause = cause_of_result(operation, terms, settings, made)
+        if cause is not None:
+            return _with_autocast(cause, flow, call)
         if call.site.kind is Kind.MODULE and flow.meaning(call) is None:
             inner = "" if not flow.children[call.id] else " behind the modules inside, which are finite,"
             why = f"made in the module's own code,{inner} which was not recorded"
@@ -309,32 +309,32 @@ class _Search:
         terms, settings = _terms(flow, call)
         results = flow.output_ranges(call)
         given = [flow.range_of(number, "gradient of the output") for number in suspect.given]
-        found = cause_of_gradient(flow.operation(call), terms, settings, results, given, made)
-        if found is None and call.site.kind is Kind.MODULE and flow.meaning(call) is None:
+        cause = cause_of_gradient(flow.operation(call), terms, settings, results, given, made)
+        if cause is None and call.site.kind is Kind.MODULE and flow.meaning(call) is None:
             why = "made in the backward pass of the module's own code, which was not recorded"
             return Cause(Source.UNRECORDED, why, _UNSEEN)
-        return _with_autocast(found, flow, call) if found is not None else unknown
+        return _with_autocast(cause, flow, call) if cause is not None else unknown
 
     def _led(self, flow: Flow, suspect: Suspect, cause: Cause, hidden: Sequence[Suspect]) -> list[str]:
-        found = []
+        signs = []
         call = suspect.call
         if call is not None and call.site.phase is Phase.BACKWARD:
             forward = _forward_of(flow, call)
             if forward is not None:
-                found.append(f"it is the backward pass of {_quoted(forward)}")
+                signs.append(f"it is the backward pass of {_quoted(forward)}")
         if suspect.when is Pass.BACKWARD and call is not None:
             same = [item for item in hidden if item.call is call and item.when is Pass.FORWARD]
             if same:
                 counts = _sum(flow.state(number) for number in same[0].made)
-                found.append(f"the forward pass had {counts} here, which no result shows")
+                signs.append(f"the forward pass had {counts} here, which no result shows")
         for maker in {item.id: item for item in suspect.purposes}.values():
-            found.append(f"the infinities come from {_quoted(maker)}")
+            signs.append(f"the infinities come from {_quoted(maker)}")
         large = cause.source in (Source.OVERFLOW, Source.UNKNOWN, Source.UPDATE, Source.UNRECORDED)
         if large and call is not None and suspect.when is not Pass.UPDATE and suspect.source is None:
             grown = growth_over_calls(flow, call)
-            found += [grown] if grown else []
-        found += growth_over_steps(self._trace, flow.step, flow.rank, call)
-        return found
+            signs += [grown] if grown else []
+        signs += growth_over_steps(self._trace, flow.step, flow.rank, call)
+        return signs
 
     def _reached(self, flow: Flow, suspect: Suspect, effect: Effect) -> str:
         gradients = sum(1 for item in flow.parameter_gradients if flow.is_bad(item.tensor))
@@ -382,8 +382,8 @@ def _quoted(call: Call | None) -> str:
 
 
 def _names_of(call: Call) -> dict[int, str]:
-    found = {number: f"input {slot.removeprefix('kw.')}" for slot, number in tensor_slots(call.args, call.kwargs)}
-    return found | {number: name for name, number in (*call.parameters.items(), *call.buffers.items())}
+    names = {number: f"input {slot.removeprefix('kw.')}" for slot, number in tensor_slots(call.args, call.kwargs)}
+    return names | {number: name for name, number in (*call.parameters.items(), *call.buffers.items())}
 
 
 def _terms(flow: Flow, call: Call) -> tuple[Mapping[str, ValueRange], Mapping[str, object]]:
@@ -447,14 +447,14 @@ def _forward_of(flow: Flow, call: Call) -> Call | None:
 
 def _weights(journal: Journal) -> dict[str, tuple[object, ...]]:
     """Statistics of each module's parameters, as its first call of the step took them."""
-    found: dict[str, tuple[object, ...]] = {}
+    weights: dict[str, tuple[object, ...]] = {}
     for call in journal.calls():
         for name, number in call.parameters.items():
             known = journal.tensor(number).statistics
             if known is not None:
                 numbers = (known.min, known.max, known.mean, known.norm, known.nan, known.posinf + known.neginf)
-                found.setdefault(f"{call.site.name}.{name}", numbers)
-    return found
+                weights.setdefault(f"{call.site.name}.{name}", numbers)
+    return weights
 
 
 def _is_broken(known: tuple[object, ...]) -> bool:

@@ -59,12 +59,12 @@ class Suspect:
 
 def written_infinities(call: Call) -> Counts:
     """Numbers among a call's arguments that are not finite: `masked_fill(x, mask, float("-inf"))`."""
-    found = FINITE
+    counts = FINITE
     for value in (*call.args, *call.kwargs.values()):
         for _, leaf in leaves(value):
             if isinstance(leaf, float) and not math.isfinite(leaf):
-                found += Counts(int(math.isnan(leaf)), int(leaf == math.inf), int(leaf == -math.inf))
-    return found
+                counts += Counts(int(math.isnan(leaf)), int(leaf == math.inf), int(leaf == -math.inf))
+    return counts
 
 
 class ForwardSuspects:

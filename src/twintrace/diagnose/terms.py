@@ -33,15 +33,15 @@ def number(name: str, value: float) -> ValueRange:
 
 def terms_of(meaning: Meaning, ranges: Mapping[int, ValueRange]) -> dict[str, ValueRange]:
     """Operands by the names of the operation's arguments; in containers `tensors.0`, `tensors.1`."""
-    found = {
+    terms = {
         path: ValueRange(path, ranges[operand.tensor].spec, ranges[operand.tensor].statistics)
         for path, operand in meaning.operands()
         if operand.tensor in ranges
     }
     for name, value in meaning.arguments.items():
         if isinstance(value, int | float) and not isinstance(value, bool | Operand):
-            found.setdefault(name, number(name, float(value)))
-    return found
+            terms.setdefault(name, number(name, float(value)))
+    return terms
 
 
 def largest(dtype: str) -> float:

@@ -22,7 +22,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ..model.errors import SessionError
-from .steps import LoopRecorder, Recording
+from .steps import LoopRecorder, RecordsLoop
 
 __all__ = ["AcceleratedRecorder", "record"]
 
@@ -42,7 +42,7 @@ def record(path: str | os.PathLike[str], model: Any, accelerator: Any, **options
     return AcceleratedRecorder(path, model, accelerator, options)
 
 
-class AcceleratedRecorder(Recording):
+class AcceleratedRecorder(RecordsLoop):
     """A recorder that knows when a step of the optimizer is over."""
 
     def __init__(

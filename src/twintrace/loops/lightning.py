@@ -16,7 +16,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from ..model.errors import MissingPackageError
-from .steps import LoopRecorder, Recording
+from .steps import LoopRecorder, RecordsLoop
 
 if TYPE_CHECKING:
     from lightning.pytorch import Callback
@@ -34,7 +34,7 @@ else:
 __all__ = ["RecordCallback"]
 
 
-class RecordCallback(Recording, Callback):  # type: ignore[misc]  # a class without types
+class RecordCallback(RecordsLoop, Callback):  # type: ignore[misc]  # a class without types
     """Records the training to `path`; options are those of `tt.record`."""
 
     def __init__(self, path: str | os.PathLike[str], **options: Any) -> None:

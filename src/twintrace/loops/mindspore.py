@@ -15,14 +15,14 @@ import warnings
 from typing import Any
 
 from .. import api
-from .steps import LoopRecorder, Recording
+from .steps import LoopRecorder, RecordsLoop
 
 __all__ = ["RecordCallback"]
 
 _Callback: Any = api.callback_class()
 
 
-class RecordCallback(Recording, _Callback):  # type: ignore[misc]  # a class that is known when it runs
+class RecordCallback(RecordsLoop, _Callback):  # type: ignore[misc]  # a class that is known when it runs
     """Records the training to `path`; options are those of `tt.record`."""
 
     def __init__(self, path: str | os.PathLike[str], **options: Any) -> None:

@@ -22,7 +22,7 @@ from ..model.errors import UsageError
 _OURS = ("path", "model", "resume")
 
 
-class Recording:
+class RecordsLoop:
     """Members that all recorders for loops have."""
 
     _loop: LoopRecorder

@@ -14,7 +14,7 @@ import os
 from typing import Any
 
 from ..model.errors import MissingPackageError
-from .steps import LoopRecorder, Recording
+from .steps import LoopRecorder, RecordsLoop
 
 try:
     from transformers import TrainerCallback
@@ -26,7 +26,7 @@ except ImportError as error:  # pragma: no cover - without the package there is 
 __all__ = ["RecordCallback"]
 
 
-class RecordCallback(Recording, TrainerCallback):  # type: ignore[misc]  # a class without types
+class RecordCallback(RecordsLoop, TrainerCallback):  # type: ignore[misc]  # a class without types
     """Records the training to `path`; options are those of `tt.record`.
 
     The Trainer has no word for a training that raises: then call `close()`, or begin the next training, which does.

@@ -186,8 +186,8 @@ class NonfiniteReport:
         return self.origin is not None
 
     def __str__(self) -> str:
-        found = self.origin
-        if found is None:
+        origin = self.origin
+        if origin is None:
             return f"{self.path}: could not be told: {self.untold[0]}" if self.untold else f"{self.path}: all finite"
-        where = "" if found.call is None else f" at {found.call.site}"
-        return f"{self.path}: step {found.step}, {found.when}{where}: {found.source}: {found.why}"
+        where = "" if origin.call is None else f" at {origin.call.site}"
+        return f"{self.path}: step {origin.step}, {origin.when}{where}: {origin.source}: {origin.why}"

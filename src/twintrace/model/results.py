@@ -156,8 +156,8 @@ class CallResult:
     @property
     def verdict(self) -> Verdict:
         """The worse of the two."""
-        found = [item for item in (self.forward, self.backward) if item is not None]
-        return max(found, key=badness, default=Verdict(Outcome.UNKNOWN, "no tensor on both sides"))
+        verdicts = [item for item in (self.forward, self.backward) if item is not None]
+        return max(verdicts, key=badness, default=Verdict(Outcome.UNKNOWN, "no tensor on both sides"))
 
 
 _BADNESS = {outcome: place for place, outcome in enumerate(Outcome)}
@@ -388,17 +388,17 @@ class Comparison:
         whose results do not.
         """
         if self.recomputed:
-            found = [place for place, mistake in self.mistakes if mistake.effective]
+            places = [place for place, mistake in self.mistakes if mistake.effective]
         else:
             first = self.divergence
-            found = [] if first is None or first.inherited else [first.result]
-            found += [
+            places = [] if first is None or first.inherited else [first.result]
+            places += [
                 result
                 for result in self.results
                 if (result.introduced_forward and not result.absorbed_forward)
                 or (result.introduced_backward and not result.absorbed_backward)
             ]
-        return tuple({id(result): result for result in found}.values())
+        return tuple({id(result): result for result in places}.values())
 
     def worst(self, count: int = 10) -> tuple[CallResult, ...]:
         """The `count` pairs of calls that differ most, in units of the bound; pairs that agree come last."""
@@ -412,7 +412,7 @@ class Comparison:
         told once, at the first of them.
         """
         first = self.divergence
-        found: list[tuple[CallResult, Mistake]] = []
+        distinct: list[tuple[CallResult, Mistake]] = []
         seen: dict[tuple[int, int, Mistake], list[set[tuple[int, int]]]] = {}
         headline = [] if first is None or first.mistake is None else [(first.result, first.mistake)]
         everything = ((result, mistake) for result in self.judged for mistake in result.mistakes)
@@ -420,17 +420,19 @@ class Comparison:
             pairs = {(item.pair.left, item.pair.right) for item in place.tensors}
             known = seen.setdefault((place.step, place.rank, mistake), [])
             if not any(pairs & others for others in known):
-                found.append((place, mistake))
+                distinct.append((place, mistake))
             known.append(pairs)
-        return tuple(sorted(found, key=lambda item: (not item[1].effective, item[0].step if item != found[0] else -1)))
+        return tuple(
+            sorted(distinct, key=lambda item: (not item[1].effective, item[0].step if item != distinct[0] else -1))
+        )
 
     @property
     def divergence(self) -> Divergence | None:
         """The first: forward before backward, an earlier step before a later one."""
-        found = [item for item in (self.forward, self.backward) if item is not None]
+        partings = [item for item in (self.forward, self.backward) if item is not None]
         if self.recomputed:
-            found = [item for item in found if item.mistake is None or item.mistake.effective]
-        return min(found, key=lambda item: (item.result.step, item.place), default=None)
+            partings = [item for item in partings if item.mistake is None or item.mistake.effective]
+        return min(partings, key=lambda item: (item.result.step, item.place), default=None)
 
     def count(self, *outcomes: Outcome) -> int:
         """Number of pairs of calls with one of these outcomes."""

@@ -20,17 +20,16 @@ OLDEST: Mapping[str, tuple[int, int]] = {"numpy": (1, 24), "torch": (2, 1), "min
 """Package to its oldest release. Python's own is in twintrace/__init__.py, which is read before this file can be."""
 
 
-def require(package: str, found: str) -> None:
+def require(package: str, version: str) -> None:
     """Does nothing if this release is new enough, or the package is not one of `OLDEST`.
 
     Raises:
         MissingPackageError: it is too old; the sentence has both versions, and the command that helps.
     """
     oldest = OLDEST.get(package)
-    number = re.match(r"(\d+)\.(\d+)", found)
+    number = re.match(r"(\d+)\.(\d+)", version)
     if oldest is None or number is None or (int(number[1]), int(number[2])) >= oldest:
         return
     wanted = ".".join(map(str, oldest))
-    raise MissingPackageError(
-        f"{package} {found} is too old: twintrace needs {package} {wanted} or newer. Get it with: pip install '{package}>={wanted}'"
-    )
+    too_old = f"{package} {version} is too old: twintrace needs {package} {wanted} or newer."
+    raise MissingPackageError(f"{too_old} Get it with: pip install '{package}>={wanted}'")

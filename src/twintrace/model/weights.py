@@ -122,11 +122,11 @@ class WeightMap(_Answer):
     @property
     def guilty(self) -> tuple[str, ...]:
         """Weights without a place: those that do not fit, those that are ambiguous, those that one side alone has."""
-        found = [*self.misfits]
-        found += [f"{_some(item.left)} | {_some(item.right)}: {item.because}" for item in self.ambiguous]
+        faults = [*self.misfits]
+        faults += [f"{_some(item.left)} | {_some(item.right)}: {item.because}" for item in self.ambiguous]
         for side, items in (("left", self.only_left), ("right", self.only_right)):
-            found += [f"{item.name}, only {side}: {item.because}" for item in items if not item.harmless]
-        return tuple(found) or (() if self.complete else ("no weight was mapped",))
+            faults += [f"{item.name}, only {side}: {item.because}" for item in items if not item.harmless]
+        return tuple(faults) or (() if self.complete else ("no weight was mapped",))
 
     def worst(self, count: int = 10) -> tuple[Pair, ...]:
         """The `count` pairs that are least sure."""
@@ -138,10 +138,10 @@ class WeightMap(_Answer):
 
     def _open(self) -> str:
         alone = [[item for item in side if not item.harmless] for side in (self.only_left, self.only_right)]
-        found = zip(
+        groups = zip(
             ("only left", "only right", "ambiguous", "do not fit"), (*alone, self.ambiguous, self.misfits), strict=True
         )
-        return ", ".join(f"{len(items)} {what}" for what, items in found if items) or "nothing at all"
+        return ", ".join(f"{len(items)} {what}" for what, items in groups if items) or "nothing at all"
 
 
 @dataclass(frozen=True, slots=True)

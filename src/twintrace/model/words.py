@@ -40,11 +40,11 @@ def some(names: Iterable[object], most: int = 4) -> str:
 
 def spans(numbers: Iterable[int]) -> str:
     """`0-36, 40`: numbers of steps or ranks; the first six spans of many."""
-    found: list[list[int]] = []
+    ranges: list[list[int]] = []
     for number in sorted(set(numbers)):
-        if found and found[-1][1] == number - 1:
-            found[-1][1] = number
+        if ranges and ranges[-1][1] == number - 1:
+            ranges[-1][1] = number
         else:
-            found.append([number, number])
-    shown = [str(one) if one == two else f"{one}-{two}" for one, two in found]
+            ranges.append([number, number])
+    shown = [str(one) if one == two else f"{one}-{two}" for one, two in ranges]
     return ", ".join(shown[:6]) + (" …" if len(shown) > 6 else "")

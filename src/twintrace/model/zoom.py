@@ -47,13 +47,13 @@ class Zoom:
 
     def _sides(self, framework: str) -> tuple[ZoomSide, ...]:
         """The sides of a framework. Two runs of one framework are asked for the same, so that either file serves both."""
-        found = tuple(side for side in self.sides if side.framework == framework)
-        if not found:
+        own = tuple(side for side in self.sides if side.framework == framework)
+        if not own:
             known = " and ".join(sorted({side.framework for side in self.sides}))
             raise UsageError(
                 f"zoom: made of a run of {known}, and this is one of {framework}. Zoom into runs of {framework}."
             )
-        return found
+        return own
 
     def document(self) -> dict[str, object]:
         """The zoom as JSON has it."""

@@ -161,8 +161,8 @@ def _row(result: CallResult, words: Words) -> tuple[Any, ...]:
         words(spec),
         *_numbers(forward),
         *_numbers(backward),
-        *_side(match.left, result.tensors[0].pair.left_slot if result.tensors else "", words),
-        *_side(match.right, result.tensors[0].pair.right_slot if result.tensors else "", words),
+        *side_columns(match.left, result.tensors[0].pair.left_slot if result.tensors else "", words),
+        *side_columns(match.right, result.tensors[0].pair.right_slot if result.tensors else "", words),
     )
 
 
@@ -170,9 +170,9 @@ def _numbers(item: TensorResult | None) -> tuple[Any, ...]:
     """Largest errors, cosine, and the error in units of the bound."""
     if item is None:
         return (None, None, None, None)
-    found, verdict = item.measurement, item.verdict
+    numbers, verdict = item.measurement, item.verdict
     ratio = verdict.error / verdict.bound if verdict.error is not None and verdict.bound else None
-    measured = (found.max_abs, found.max_rel, found.cosine) if found else (None, None, None)
+    measured = (numbers.max_abs, numbers.max_rel, numbers.cosine) if numbers else (None, None, None)
     return (*(number(value, digits) for value, digits in zip(measured, (3, 3, 6), strict=True)), number(ratio, 3))
 
 
@@ -183,7 +183,7 @@ def _outcome(verdict: Verdict | None) -> tuple[int, int]:
     return OUTCOMES.index(verdict.outcome), round(1000 * score) if score == score else 1000
 
 
-def _side(calls: tuple[Call, ...], slot: str, words: Words) -> tuple[int, int, int, int, int]:
+def side_columns(calls: tuple[Call, ...], slot: str, words: Words) -> tuple[int, int, int, int, int]:
     """Name, number of the call, type, module and source line of one side."""
     if not calls:
         return words(slot), 0, words(""), words(slot.rpartition(".")[0]), words("")
@@ -202,7 +202,7 @@ def _alone_columns(items: Iterable[tuple[int, int, Alone]], words: Words) -> dic
     for step, rank, item in items:
         site = item.call.site
         address = (step, rank, KINDS.index(site.kind), PHASES.index(site.phase), int(item.skipped))
-        row = (*address, *_side((item.call,), "", words), words(item.because))
+        row = (*address, *side_columns((item.call,), "", words), words(item.because))
         for name, value in zip(names, row, strict=True):
             columns[name].append(value)
     return columns
@@ -235,8 +235,8 @@ def _calls(comparison: Comparison) -> Mapping[str, Any]:
 
 def _call(call: Call, specs: Mapping[int, Spec], table: CallTable, *, named: bool) -> list[Any]:
     """Stack, configuration, arguments; of one among several its address too, since the row has the first one's only."""
-    found = table.add(call, lambda identity: spec_text(specs[identity]) if identity in specs else "tensor")
-    return [*found, shorten(str(call.site)), shorten(call.site.type)] if named else [*found]
+    place = table.add(call, lambda identity: spec_text(specs[identity]) if identity in specs else "tensor")
+    return [*place, shorten(str(call.site)), shorten(call.site.type)] if named else [*place]
 
 
 def _tensors(result: CallResult, values: bool) -> dict[str, Any]:
@@ -284,15 +284,15 @@ def _tensor(item: TensorResult, values: bool, told: Mapping[str, str]) -> list[A
     ]
 
 
-def _measurement(found: Measurement | None) -> list[Any] | None:
-    if found is None:
+def _measurement(numbers: Measurement | None) -> list[Any] | None:
+    if numbers is None:
         return None
-    worst = found.worst
+    worst = numbers.worst
     return [
-        [number(getattr(found, name), digits) for name, digits in METRICS.items()],
-        [getattr(found, name) for name in COUNTS],
-        [number(found.rtol), number(found.atol)],
-        found.histogram,
+        [number(getattr(numbers, name), digits) for name, digits in METRICS.items()],
+        [getattr(numbers, name) for name in COUNTS],
+        [number(numbers.rtol), number(numbers.atol)],
+        numbers.histogram,
         [worst.index, number(worst.left, 9), number(worst.right, 9)] if worst else None,
-        int(found.heat is not None),
+        int(numbers.heat is not None),
     ]

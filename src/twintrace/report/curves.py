@@ -23,20 +23,20 @@ _WIDTH = 48
 _LAYERS = 60
 
 
-def curves_text(found: Curves | ComparedCurves) -> str:
+def curves_text(curves: Curves | ComparedCurves) -> str:
     """Curves over the steps, then the layers of the last step; of two runs both, and how far they are apart."""
-    if isinstance(found, ComparedCurves):
-        return _compared_text(found)
-    steps = [step for curve in found.curves[:1] for step, _ in curve.points]
-    if not found.curves:
-        return f"{found.path}: no statistics to draw"
-    lines = [f"{found.path}, steps {steps[0]} to {steps[-1]}" + (f", rank {found.rank}" if found.rank else "")]
-    lines += [_line(curve) for curve in found.curves]
-    if found.layers:
-        lines += ["", f"  step {found.step}, root mean squares" + " " * 28 + "result   gradient   zeros     update"]
-        lines += [_row(layer) for layer in found.layers[:_LAYERS]]
-        if len(found.layers) > _LAYERS:
-            lines.append(f"  and {len(found.layers) - _LAYERS} more: --json has all")
+    if isinstance(curves, ComparedCurves):
+        return _compared_text(curves)
+    steps = [step for curve in curves.curves[:1] for step, _ in curve.points]
+    if not curves.curves:
+        return f"{curves.path}: no statistics to draw"
+    lines = [f"{curves.path}, steps {steps[0]} to {steps[-1]}" + (f", rank {curves.rank}" if curves.rank else "")]
+    lines += [_line(curve) for curve in curves.curves]
+    if curves.layers:
+        lines += ["", f"  step {curves.step}, root mean squares" + " " * 28 + "result   gradient   zeros     update"]
+        lines += [_row(layer) for layer in curves.layers[:_LAYERS]]
+        if len(curves.layers) > _LAYERS:
+            lines.append(f"  and {len(curves.layers) - _LAYERS} more: --json has all")
     return "\n".join(legible(line) for line in lines)
 
 
@@ -46,21 +46,21 @@ def _row(layer: Layer) -> str:
     return f"  {layer.name[:38]:<38} {layer.type[:18]:<18} {numbers}"
 
 
-def _compared_text(found: ComparedCurves) -> str:
+def _compared_text(curves: ComparedCurves) -> str:
     """Both runs over the same steps, and how far they are apart over steps and depth."""
     lines = ["curves of both, left above right"]
-    named = {curve.name: curve for curve in found.right.curves}
-    for curve in found.left.curves:
+    named = {curve.name: curve for curve in curves.right.curves}
+    for curve in curves.left.curves:
         if curve.name in named:
             lines += [_line(curve), _line(replace(named[curve.name], name="", meaning=""))]
-    lines += ["", *(_line(curve) for curve in found.apart)]
-    if found.layers:
-        lines += ["", f"  step {found.step}, over the depth" + " " * 25 + "relative   of what is allowed"]
-        lines.append(f"  {sparkline([allowed for _, _, allowed in found.layers])}")
-        rows = found.layers[:_LAYERS]
+    lines += ["", *(_line(curve) for curve in curves.apart)]
+    if curves.layers:
+        lines += ["", f"  step {curves.step}, over the depth" + " " * 25 + "relative   of what is allowed"]
+        lines.append(f"  {sparkline([allowed for _, _, allowed in curves.layers])}")
+        rows = curves.layers[:_LAYERS]
         lines += [f"  {name[:44]:<44} {apart:>10.2g} {_number(allowed):>12}" for name, apart, allowed in rows]
-        if len(found.layers) > _LAYERS:
-            lines.append(f"  and {len(found.layers) - _LAYERS} more: --json has all")
+        if len(curves.layers) > _LAYERS:
+            lines.append(f"  and {len(curves.layers) - _LAYERS} more: --json has all")
     return "\n".join(legible(line) for line in lines)
 
 
@@ -76,9 +76,9 @@ def curve_columns(curves: Sequence[tuple[Curve, ...]]) -> list[dict[str, Any]]:
     ]
 
 
-def curves_json(found: Curves | ComparedCurves) -> str:
+def curves_json(curves: Curves | ComparedCurves) -> str:
     """The curves for machines."""
-    return json.dumps(dataclasses.asdict(found), indent=2, ensure_ascii=False)
+    return json.dumps(dataclasses.asdict(curves), indent=2, ensure_ascii=False)
 
 
 def _span(curve: Curve) -> str:

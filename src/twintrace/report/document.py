@@ -16,6 +16,7 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from math import isfinite
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -39,6 +40,8 @@ FORMAT, VERSION = "twintrace-comparison", 1
 _ROW = tuple(column for column in COLUMNS if column.of == "tensor" and column.name != "score")  # a score is computed
 _WAYS = tuple((column.name, column.holder, column.field) for column in _ROW)
 _AS_IT_IS = Layout()
+_PLAIN = frozenset((str, int, bool, type(None)))
+_NUMBERS = _PLAIN | {float}
 
 
 def write_json(comparison: Comparison, path: str | os.PathLike[str]) -> None:
@@ -122,10 +125,10 @@ def _text(value: object) -> str:
 
 def _wire(value: Any) -> Any:
     """A value as JSON has it: words and texts as text, facts by the names of their fields, the arguments of calls tagged."""
-    if value is None or isinstance(value, bool | int | str):
-        return str(value) if isinstance(value, str) else value
-    if isinstance(value, float | complex | TensorRef | Token | Nest):
-        return wire_of(value)
+    if type(value) in _PLAIN or (type(value) is float and isfinite(value)):  # as most are
+        return value
+    if isinstance(value, str):
+        return str(value)
     if isinstance(value, Mapping):
         return {str(key): _wire(item) for key, item in value.items()}
     if isinstance(value, tuple | list):
@@ -134,6 +137,8 @@ def _wire(value: Any) -> Any:
         return str(value)
     if isinstance(value, Call):
         return _call(value)
+    if isinstance(value, int | float | complex | TensorRef | Token | Nest):
+        return wire_of(value)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {name: _wire(getattr(value, name)) for name in _fields(type(value))}
     return {"$token": ["opaque", type(value).__name__]}
@@ -145,20 +150,22 @@ def _fields(kind: type[Any]) -> tuple[str, ...]:
     return tuple(field.name for field in dataclasses.fields(kind) if (kind, field.name) != (Stray, "role"))
 
 
-def _divergence(found: Divergence | None, places: Mapping[int, int]) -> dict[str, Any] | None:
+def _divergence(parting: Divergence | None, places: Mapping[int, int]) -> dict[str, Any] | None:
     """It points into `results`, so that nothing is said twice."""
-    if found is None:
+    if parting is None:
         return None
-    tensors = [number for item in found.tensors for number, other in enumerate(found.result.tensors) if other is item]
+    tensors = [
+        number for item in parting.tensors for number, other in enumerate(parting.result.tensors) if other is item
+    ]
     return {
-        "result": places[id(found.result)],
+        "result": places[id(parting.result)],
         "tensors": tensors,
-        "inherited": found.inherited,
-        "because": found.because,
-        "after": found.after,
-        "advice": found.advice,
-        "mistake": None if found.mistake is None else found.result.mistakes.index(found.mistake),
-        "share": found.share,
+        "inherited": parting.inherited,
+        "because": parting.because,
+        "after": parting.after,
+        "advice": parting.advice,
+        "mistake": None if parting.mistake is None else parting.result.mistakes.index(parting.mistake),
+        "share": parting.share,
     }
 
 
@@ -181,21 +188,21 @@ def _result(result: CallResult) -> dict[str, Any]:
 
 def _tensors(item: TensorResult) -> dict[str, Any]:
     held = holders(item)
-    found = {name: getattr(held[holder], field, None) for name, holder, field in _WAYS}
-    if found["layout"] == _AS_IT_IS:
-        found["layout"] = None
-    return {name: value for name, value in found.items() if value is not None}
+    cells = {name: getattr(held[holder], field, None) for name, holder, field in _WAYS}
+    if cells["layout"] == _AS_IT_IS:
+        cells["layout"] = None
+    return {name: value for name, value in cells.items() if value is not None}
 
 
 def _alone(step: int, rank: int, item: Alone) -> dict[str, Any]:
     taken, given = taken_and_given(item.call)
-    found = {"step": step, "rank": rank, "call": item.call, "because": item.because, "skipped": item.skipped}
-    return found | {"takes": taken, "gives": given}
+    told = {"step": step, "rank": rank, "call": item.call, "because": item.because, "skipped": item.skipped}
+    return told | {"takes": taken, "gives": given}
 
 
 def _call(call: Call) -> dict[str, Any]:
     site = call.site
-    found = {
+    told = {
         "id": call.id,
         **{name: getattr(site, name) for name in ("kind", "name", "call", "phase", "path", "type")},
         "parent": call.parent,
@@ -205,7 +212,7 @@ def _call(call: Call) -> dict[str, Any]:
         "raised": call.raised,
         "missing": call.missing or None,
     }
-    return {name: _wire(value) for name, value in found.items() if value is not None}
+    return {name: _wire(value) for name, value in told.items() if value is not None}
 
 
 # --- and back ---------------------------------------------------------------------------------------------------------
@@ -245,7 +252,11 @@ _Fact = TypeVar("_Fact")
 
 def _made(kind: type[_Fact], wire: Mapping[str, Any]) -> _Fact:
     """The facts that `_wire` wrote by the names of their fields; those that an older report does not have are the usual ones."""
-    return kind(**{name: _READ.get((kind, name), _plain)(value) for name, value in wire.items()})
+    known = _READ.get(kind, {})
+    facts = {
+        name: value if type(value) in _NUMBERS else _plain(value) for name, value in wire.items() if name not in known
+    }
+    return kind(**facts, **{name: read(wire[name]) for name, read in known.items() if name in wire})
 
 
 def _maybe(kind: type[_Fact], wire: Mapping[str, Any] | None) -> _Fact | None:
@@ -286,40 +297,40 @@ def _result_of(wire: dict[str, Any]) -> CallResult:
 
 def _tensors_of(wire: dict[str, Any]) -> TensorResult:
     """The columns of a row, put back where they were taken from."""
-    found: dict[str, dict[str, Any]] = {}
+    held: dict[str, dict[str, Any]] = {}
     for name, holder, field in _WAYS:
-        found.setdefault(holder, {})[field] = wire.get(name)
-    pair, measured, apart, terms = (found[name] for name in ("pair", "measurement", "statistics", "terms"))
-    left, right = (_tensor_of(found[side], found[f"{side}.statistics"]) for side in ("left", "right"))
+        held.setdefault(holder, {})[field] = wire.get(name)
+    pair, measured, apart, terms = (held[name] for name in ("pair", "measurement", "statistics", "terms"))
+    left, right = (_tensor_of(held[side], held[f"{side}.statistics"]) for side in ("left", "right"))
     layout = _made(Layout, pair.pop("layout") or {})
     return TensorResult(
         _made(TensorPair, {**pair, "left": left.id, "right": right.id, "layout": layout}),
         left,
         right,
-        _made(Verdict, found["verdict"]),
-        None if measured["count"] is None else _measurement_of(measured, found["measurement.worst"]),
+        _made(Verdict, held["verdict"]),
+        None if measured["count"] is None else _measurement_of(measured, held["measurement.worst"]),
         None if apart["nan"] is None else _made(StatisticsDifference, apart),
         None if all(item is None for item in terms.values()) else _made(Terms, terms),
     )
 
 
-def _tensor_of(found: dict[str, Any], statistics: dict[str, Any]) -> Tensor:
-    spec = _spec_of(found.pop("spec"))
+def _tensor_of(facts: dict[str, Any], statistics: dict[str, Any]) -> Tensor:
+    spec = _spec_of(facts.pop("spec"))
     known = None if statistics["nan"] is None else _made(Statistics, statistics)
-    return Tensor(spec=spec, statistics=known, **found)
+    return Tensor(spec=spec, statistics=known, **facts)
 
 
-def _measurement_of(found: dict[str, Any], worst: dict[str, Any]) -> Measurement:
+def _measurement_of(numbers: dict[str, Any], worst: dict[str, Any]) -> Measurement:
     told = None if worst["index"] is None else _made(Worst, worst)
-    filled = found["filled"] or 0  # an older report has none
-    return _made(Measurement, {**found, "filled": filled, "worst": told, "heat": _maybe(Heat, found["heat"])})
+    filled = numbers["filled"] or 0  # an older report has none
+    return _made(Measurement, {**numbers, "filled": filled, "worst": told, "heat": _maybe(Heat, numbers["heat"])})
 
 
 def _spec_of(text: str) -> Spec:
-    found = re.fullmatch(r"(\w+)\[([\d, ]*)\]", text)
-    if found is None:
+    match = re.fullmatch(r"(\w+)\[([\d, ]*)\]", text)
+    if match is None:
         raise ValueError(f"{text!r} is no element type and shape")
-    return Spec(found[1], tuple(int(length) for length in found[2].split(",") if length.strip()))
+    return Spec(match[1], tuple(int(length) for length in match[2].split(",") if length.strip()))
 
 
 def _alone_of(wire: dict[str, Any]) -> tuple[int, int, Alone]:
@@ -352,16 +363,16 @@ def _calls_of(wires: Iterable[dict[str, Any]]) -> tuple[Call, ...]:
 
 
 # How fields are read that are not plain JSON: tuples, words, calls.
-_READ: dict[tuple[type[Any], str], Callable[[Any], Any]] = {
-    **{(Recording, name): tuple for name in ("steps", "ranks")},
-    **{(Mistake, name): _calls_of for name in ("left", "right")},
-    (RankResult, "state"): RankState,
-    (Verdict, "outcome"): Outcome,
-    (Stray, "part"): Part,
-    (TensorPair, "part"): Part,
-    (Layout, "axes"): lambda axes: None if axes is None else tuple(axes),
-    (Worst, "index"): tuple,
-    (Heat, "values"): lambda values: tuple(map(_plain, values)),
-    (Measurement, "histogram"): tuple,
-    (Config, "values"): lambda values: {name: value_of(item) for name, item in values.items()},
+_READ: dict[type[Any], dict[str, Callable[[Any], Any]]] = {
+    Recording: {"steps": tuple, "ranks": tuple},
+    Mistake: {"left": _calls_of, "right": _calls_of},
+    RankResult: {"state": RankState},
+    Verdict: {"outcome": Outcome},
+    Stray: {"part": Part},
+    TensorPair: {"part": Part},
+    Layout: {"axes": lambda axes: None if axes is None else tuple(axes)},
+    Worst: {"index": tuple},
+    Heat: {"values": lambda values: tuple(map(_plain, values))},
+    Measurement: {"histogram": tuple},
+    Config: {"values": lambda values: {name: value_of(item) for name, item in values.items()}},
 }

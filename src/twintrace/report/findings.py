@@ -38,16 +38,16 @@ _INPUTS = 4
 
 def nonfinite_text(report: NonfiniteReport) -> str:
     """The report as text: one sentence if nothing was found, otherwise the place, the cause and earlier signs."""
-    found = report.origin
-    if found is None:
+    origin = report.origin
+    if origin is None:
         lines = [f"{report.path}: {_nothing(report)}"]
     else:
-        rank = f", rank {found.rank}" if found.rank else ""
-        where = "outside what was recorded" if found.call is None else f"at {single_place(found.call)}"
+        rank = f", rank {origin.rank}" if origin.rank else ""
+        where = "outside what was recorded" if origin.call is None else f"at {single_place(origin.call)}"
         lines = [
-            f"{report.path}: the first value that is not finite arises {where}, step {found.step}{rank}, {found.when}",
+            f"{report.path}: the first value that is not finite arises {where}, step {origin.step}{rank}, {origin.when}",
             "",
-            *(f"  {label:<8}{text}" for label, text in _facts(found)),
+            *(f"  {label:<8}{text}" for label, text in _facts(origin)),
         ]
     if report.harmless:
         lines += ["", "  Not finite, and without effect:", *(f"    {text}" for text in report.harmless)]
@@ -63,21 +63,21 @@ def _nothing(report: NonfiniteReport) -> str:
     return f"every recorded value is finite, in {steps}."
 
 
-def _facts(found: Origin) -> Iterator[tuple[str, str]]:
-    if found.call is not None:
-        yield "where", str(found.call.stack[0]) if found.call.stack else "(no source line was recorded)"
-    yield "what", found.what
-    yield "why", found.why
-    for place, item in enumerate(found.given[:_INPUTS]):
+def _facts(origin: Origin) -> Iterator[tuple[str, str]]:
+    if origin.call is not None:
+        yield "where", str(origin.call.stack[0]) if origin.call.stack else "(no source line was recorded)"
+    yield "what", origin.what
+    yield "why", origin.why
+    for place, item in enumerate(origin.given[:_INPUTS]):
         yield "inputs" if not place else "", _range(item)
-    if len(found.given) > _INPUTS:
-        yield "", f"and {len(found.given) - _INPUTS:,} more"
-    for place, text in enumerate(found.led):
+    if len(origin.given) > _INPUTS:
+        yield "", f"and {len(origin.given) - _INPUTS:,} more"
+    for place, text in enumerate(origin.led):
         yield "led" if not place else "", text
-    if found.reached:
-        yield "then", found.reached
-    if found.advice:
-        yield "next", found.advice
+    if origin.reached:
+        yield "then", origin.reached
+    if origin.advice:
+        yield "next", origin.advice
 
 
 def _range(item: ValueRange) -> str:
@@ -92,21 +92,21 @@ def _range(item: ValueRange) -> str:
 
 def nonfinite_json(report: NonfiniteReport) -> str:
     """The report for machines."""
-    found = report.origin
+    origin = report.origin
     told: dict[str, object] | None = None
-    if found is not None:
-        call = found.call
+    if origin is not None:
+        call = origin.call
         told = {
-            "step": found.step,
-            "rank": found.rank,
-            "when": found.when,
-            "source": found.source,
+            "step": origin.step,
+            "rank": origin.rank,
+            "when": origin.when,
+            "source": origin.source,
             "site": None if call is None else str(call.site),
             "path": None if call is None else call.site.path,
             "stack": [] if call is None else [dataclasses.asdict(frame) for frame in call.stack],
-            **{name: getattr(found, name) for name in ("what", "why", "advice")},
-            **{name: [_range_json(item) for item in getattr(found, name)] for name in ("given", "made")},
-            **{name: getattr(found, name) for name in ("led", "reached")},
+            **{name: getattr(origin, name) for name in ("what", "why", "advice")},
+            **{name: [_range_json(item) for item in getattr(origin, name)] for name in ("given", "made")},
+            **{name: getattr(origin, name) for name in ("led", "reached")},
         }
     names = ("path", "code", "steps", "harmless", "untold")
     return _json({name: getattr(report, name) for name in names} | {"origin": told})
@@ -118,9 +118,9 @@ def _range_json(item: ValueRange) -> dict[str, object]:
     return {"name": item.name, "spec": str(item.spec), "statistics": numbers}
 
 
-def repetition_text(found: Repetition) -> str:
+def repetition_text(answer: Repetition) -> str:
     """One sentence if the two runs are the same; otherwise the first call that differs, and why."""
-    first = found.first
+    first = answer.first
     lines = []
     if first is not None:
         update = first.call is not None and first.call.site.phase is Phase.UPDATE
@@ -128,23 +128,23 @@ def repetition_text(found: Repetition) -> str:
         where = "" if first.call is None else f" at {single_place(first.call)}"
         rank = f", rank {first.rank}" if first.rank else ""
         lines = [
-            f"{found.script} does not repeat itself: two runs differ first{where}, step {first.step}{rank}, {when}",
+            f"{answer.script} does not repeat itself: two runs differ first{where}, step {first.step}{rank}, {when}",
             "",
         ]
         if first.call is not None and first.call.stack:
             lines.append(f"  where   {first.call.stack[0]}")
         lines += [f"  what    {first.what}", f"  cause   {first.cause}: {first.why}"]
         lines += [f"  next    {first.advice}"] if first.advice else []
-        lines += ["", f"  {found.compared:,} values were compared up to there, of {found.calls:,} calls."]
-    elif not found.compared:
-        lines = [f"{found.script}: could not be told: no call was recorded that has values."]
+        lines += ["", f"  {answer.compared:,} values were compared up to there, of {answer.calls:,} calls."]
+    elif not answer.compared:
+        lines = [f"{answer.script}: could not be told: no call was recorded that has values."]
     else:
         lines = [
-            f"{found.script} repeats itself: {found.compared:,} values of {found.calls:,} calls are the same, bit by bit."
+            f"{answer.script} repeats itself: {answer.compared:,} values of {answer.calls:,} calls are the same, bit by bit."
         ]
-    if found.raised:
-        lines.append(f"  The script ended with {found.raised}")
-    lines += [f"  {remark}" for remark in found.remarks]
+    if answer.raised:
+        lines.append(f"  The script ended with {answer.raised}")
+    lines += [f"  {remark}" for remark in answer.remarks]
     return "\n".join(legible(line) for line in lines)
 
 

@@ -238,22 +238,22 @@ def _tree(entries: Sequence[_Entry], calls: Mapping[int, tuple[Call, _Entry]]) -
     return root
 
 
-def _common(found: Sequence[Call], calls: Mapping[int, tuple[Call, _Entry]]) -> list[int]:
+def _common(group: Sequence[Call], calls: Mapping[int, tuple[Call, _Entry]]) -> list[int]:
     """Calls that are around all of these, the outermost first."""
-    if len(found) == 1:
-        return _way(found[0], calls)
-    ways = [_way(call, calls) for call in found]
+    if len(group) == 1:
+        return _way(group[0], calls)
+    ways = [_way(call, calls) for call in group]
     return [step[0] for step in takewhile(lambda step: len(set(step)) == 1, zip(*ways, strict=False))]
 
 
 def _way(call: Call, calls: Mapping[int, tuple[Call, _Entry]]) -> list[int]:
     """Calls around this one, the outermost first."""
-    found: list[int] = []
+    outer: list[int] = []
     parent = _parent(call, calls)
     while parent is not None:
-        found.append(parent.id)
+        outer.append(parent.id)
         parent = _parent(parent, calls)
-    return found[::-1]
+    return outer[::-1]
 
 
 def _common_path(calls: Sequence[Call]) -> str:
@@ -290,11 +290,11 @@ def _node(around: _Node, made: _Node) -> _Node:
 
 def _child(around: _Node, name: str, base: str, first: int) -> _Node:
     """The node of a name that is never called."""
-    found = around.named.get(name)
-    if found is None:
-        found = around.named[name] = _node(around, _Node(name, NO_ROW, first, base))
-    found.first = min(found.first, first)
-    return found
+    child = around.named.get(name)
+    if child is None:
+        child = around.named[name] = _node(around, _Node(name, NO_ROW, first, base))
+    child.first = min(child.first, first)
+    return child
 
 
 def _label(calls: Sequence[Call]) -> str:
@@ -309,14 +309,14 @@ def _last(name: str) -> str:
 
 def _numbered(root: _Node) -> list[tuple[_Node, int]]:
     """All nodes, each before its contents, with the way up to the one around it."""
-    found: list[tuple[_Node, int]] = []
+    nodes: list[tuple[_Node, int]] = []
     pending = [(child, -1) for child in reversed(_sections(root))]
     while pending:
         node, above = pending.pop()
-        node.number = len(found)
-        found.append((node, 0 if above < 0 else node.number - above))
+        node.number = len(nodes)
+        nodes.append((node, 0 if above < 0 else node.number - above))
         pending += [(child, node.number) for child in reversed(_sections(node))]
-    return found
+    return nodes
 
 
 def _sections(node: _Node) -> list[_Node]:
@@ -351,8 +351,8 @@ def _edges(place: _Place, calls: Mapping[int, tuple[Call, _Entry]]) -> set[tuple
             takers += [(identity, tensor, entry) for tensor in taken]
             for tensor in given:
                 givers.setdefault(tensor, []).append(identity)
-    for found in givers.values():
-        found.sort()
+    for numbers in givers.values():
+        numbers.sort()
     held = {
         tensor for call, _ in calls.values() for named in (call.parameters, call.buffers) for tensor in named.values()
     }
@@ -401,9 +401,9 @@ def _giver(givers: Sequence[int], taker: int, calls: Mapping[int, tuple[Call, _E
     around = {identity for call in entry.calls for identity in _way(call, calls)}
     while at:
         at -= 1
-        found = calls[givers[at]][1]
-        if givers[at] not in around and found is not entry:
-            return found
+        giver = calls[givers[at]][1]
+        if givers[at] not in around and giver is not entry:
+            return giver
     return None
 
 

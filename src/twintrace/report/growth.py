@@ -40,7 +40,7 @@ class Growth:
 
 def ranking(comparison: Comparison) -> list[Growth]:
     """Results of the forward pass that were recomputed, those first that add most. A value that several calls give counts once."""
-    found: dict[tuple[int, int, int], Growth] = {}
+    growths: dict[tuple[int, int, int], Growth] = {}
     for result in comparison.results:
         for item in result.tensors:
             known, terms = item.measurement, item.terms
@@ -51,8 +51,8 @@ def ranking(comparison: Comparison) -> list[Growth]:
             roundings = [rounding for rounding in (terms.left, terms.right) if rounding is not None]
             key = result.step, result.rank, item.pair.left
             total = known.rmse / known.rms_left
-            found.setdefault(key, Growth(result, item, terms.inherited, total, max(roundings, default=None)))
-    return sorted(found.values(), key=lambda growth: growth.added, reverse=True)
+            growths.setdefault(key, Growth(result, item, terms.inherited, total, max(roundings, default=None)))
+    return sorted(growths.values(), key=lambda growth: growth.added, reverse=True)
 
 
 def growth_text(comparison: Comparison, count: int = COUNT) -> str:

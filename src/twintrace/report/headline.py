@@ -48,16 +48,16 @@ def headline_of_comparison(comparison: Comparison, rows: Sequence[int]) -> list[
         title, tone = [f"{both} agree where both have a record, but not everywhere"], "unknown"
     else:
         title, tone = ["No pair of values could be compared"], "unknown"
-    found = [element("h1", *title, class_=f"title {tone}")]
-    found += [element("p", ranks.sentence(comparison), class_="sentence")] if comparison.ranks else []
-    found += [element("p", balance(comparison), class_="sentence")]
+    parts = [element("h1", *title, class_=f"title {tone}")]
+    parts += [element("p", ranks.sentence(comparison), class_="sentence")] if comparison.ranks else []
+    parts += [element("p", balance(comparison), class_="sentence")]
     if linked:
-        found.append(element("div", *(_parting(comparison, *item) for item in linked), class_="cards"))
-    found += _ranks(comparison)
-    found += _mistakes(comparison)
+        parts.append(element("div", *(_parting(comparison, *item) for item in linked), class_="cards"))
+    parts += _ranks(comparison)
+    parts += _mistakes(comparison)
     untold = (f"Could not be told: {text}" for text in comparison.untold)
     strays = [f"{comparison.strays:,} gradients are on one side only."] if comparison.strays else []
-    return [*found, *_remarks([*remarks(comparison), *untold, *strays])]
+    return [*parts, *_remarks([*remarks(comparison), *untold, *strays])]
 
 
 _SHOWN = 50
@@ -97,13 +97,13 @@ def headline_of_trace(
 ) -> list[Element]:
     """Headline of a trace. `first` is where the first value is that is not finite: name, stack, what it has, and its row."""
     tone = "different" if first else "same"
-    found = [element("h1", title, class_=f"title {tone}"), element("p", sentence, class_="sentence")]
+    parts = [element("h1", title, class_=f"title {tone}"), element("p", sentence, class_="sentence")]
     if first is not None:
         name, stack, what, row = first
         facts: list[Fact] = [("what", [what]), ("where", [_source(stack)])]
         card = _card(f"First value that is not finite: {name}", facts, row, "Open this row")
-        found.append(element("div", card, class_="cards"))
-    return [*found, *_remarks(remarks)]
+        parts.append(element("div", card, class_="cards"))
+    return [*parts, *_remarks(remarks)]
 
 
 def _remarks(texts: Iterable[str]) -> list[Element]:
@@ -111,44 +111,44 @@ def _remarks(texts: Iterable[str]) -> list[Element]:
     return [element("ul", *items, class_="remarks")] if items else []
 
 
-def _when(found: Divergence) -> str:
-    rank = f", rank {found.result.rank}" if found.result.rank else ""
-    return f"step {found.result.step}{rank}, {('forward', 'backward', 'update')[found.place]}"
+def _when(parting: Divergence) -> str:
+    rank = f", rank {parting.result.rank}" if parting.result.rank else ""
+    return f"step {parting.result.step}{rank}, {('forward', 'backward', 'update')[parting.place]}"
 
 
-def _parting(comparison: Comparison, found: Divergence, row: int) -> Element:
+def _parting(comparison: Comparison, parting: Divergence, row: int) -> Element:
     facts: list[Fact] = []
-    for name, calls in zip(("left", "right"), found.calls, strict=True):
+    for name, calls in zip(("left", "right"), parting.calls, strict=True):
         if calls and not comparison.saved:
             facts.append((name, [_source(calls[0].stack)]))
-    facts.append(("what", [shorten(difference(comparison, found))]))
-    if found.tensors or found.mistake is not None:
-        facts.append(("how large", [shorten(_size(found))]))
-    if found.mistake is not None:
-        facts.append(("why", [shorten(reason(found.mistake))]))
-    settings = telling_settings(found)
+    facts.append(("what", [shorten(difference(comparison, parting))]))
+    if parting.tensors or parting.mistake is not None:
+        facts.append(("how large", [shorten(_size(parting))]))
+    if parting.mistake is not None:
+        facts.append(("why", [shorten(reason(parting.mistake))]))
+    settings = telling_settings(parting)
     if settings:
         facts.append(("set differently", [_settings(dict(settings))]))
-    if found.share:
-        facts.append(("share", [shorten(found.share)]))
-    facts.append(("how sure", [shorten(sureness(found, comparison))]))
-    if found is comparison.divergence and not comparison.saved:
-        facts.append(("look next", [shorten(advice(comparison, found))]))
-    kind = "gradients" if found.backward else "values"
-    title = f"First {kind} that differ" if found.inherited else f"First difference in the {kind}"
-    if found is not comparison.divergence:  # the place of that one is what the page begins with
-        when = "" if comparison.saved else f", {_when(found)}"
-        title += f": {places(found.result, found.mistake)}{when}"
+    if parting.share:
+        facts.append(("share", [shorten(parting.share)]))
+    facts.append(("how sure", [shorten(sureness(parting, comparison))]))
+    if parting is comparison.divergence and not comparison.saved:
+        facts.append(("look next", [shorten(advice(comparison, parting))]))
+    kind = "gradients" if parting.backward else "values"
+    title = f"First {kind} that differ" if parting.inherited else f"First difference in the {kind}"
+    if parting is not comparison.divergence:  # the place of that one is what the page begins with
+        when = "" if comparison.saved else f", {_when(parting)}"
+        title += f": {places(parting.result, parting.mistake)}{when}"
     return _card(shorten(title), facts, row)
 
 
-def _size(found: Divergence) -> str:
+def _size(parting: Divergence) -> str:
     """The sentence of the terminal, and the largest errors, for which there is room here."""
-    measured = found.tensors[0].measurement if found.tensors else None
+    measured = parting.tensors[0].measurement if parting.tensors else None
     if measured is None or measured.max_abs is None:
-        return extent(found)
+        return extent(parting)
     relative = f", relative {measured.max_rel:.3g}" if measured.max_rel is not None else ""
-    return f"{extent(found)}; largest absolute error {measured.max_abs:.3g}{relative}"
+    return f"{extent(parting)}; largest absolute error {measured.max_abs:.3g}{relative}"
 
 
 def _card(title: str, facts: Iterable[Fact], row: int, link: str = "Open this pair") -> Element:

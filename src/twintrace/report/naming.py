@@ -24,18 +24,18 @@ def updates(place: CallResult) -> bool:
     return bool(place.match.left) and place.match.left[0].site.phase is Phase.UPDATE
 
 
-def places_of(found: CallResult, mistake: Mistake | None = None) -> tuple[str, str]:
+def places_of(place: CallResult, mistake: Mistake | None = None) -> tuple[str, str]:
     """Names of a place on both sides; the side that makes no such call has none."""
-    left, right = blamed(found, mistake)
+    left, right = blamed(place, mistake)
     if not left and not right:
-        pair = found.tensors[0].pair
+        pair = place.tensors[0].pair
         return f"the gradient of {pair.left_slot}", f"the gradient of {pair.right_slot}"
     return _region(left) if left else "", _region(right) if right else ""
 
 
-def places(found: CallResult, mistake: Mistake | None = None) -> str:
+def places(place: CallResult, mistake: Mistake | None = None) -> str:
     """Names of a place on both sides, once if they are the same."""
-    left, right = places_of(found, mistake)
+    left, right = places_of(place, mistake)
     if not left or not right:
         return f"{left or right}, on the {'left' if left else 'right'} alone"
     return left if left == right else f"{left} | {right}"
@@ -73,14 +73,14 @@ def tensor_name(item: TensorResult, held: str = "") -> str:
     return f"the {item.pair.part} {' | '.join(slots)}".rstrip() + (f" ({held})" if held else "") + f", {spec}"
 
 
-def held_name(result: Comparison, found: Divergence, slot: str) -> str:
+def held_name(result: Comparison, parting: Divergence, slot: str) -> str:
     """Name in the model, `fc1.weight`, of what an optimizer has as `parameters.14`, `gradients.14` or `state.14.exp_avg`."""
     number = next((part for part in reversed(slot.split(".")) if part.isdigit()), "")
-    if found.place != UPDATE or not number:
+    if parting.place != UPDATE or not number:
         return ""
-    taken = {item.pair.left_slot: item.pair.left for item in found.result.tensors if item.pair.part is Part.INPUT}
+    taken = {item.pair.left_slot: item.pair.left for item in parting.result.tensors if item.pair.part is Part.INPUT}
     parameter = taken.get(f"0.{number}")
-    for other in result.at(found.result.step, found.result.rank) if parameter is not None else ():
+    for other in result.at(parting.result.step, parting.result.rank) if parameter is not None else ():
         if other.match.left:
             for item in other.tensors:
                 if item.pair.part is Part.PARAMETER and item.pair.left == parameter:

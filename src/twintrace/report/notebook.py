@@ -81,11 +81,11 @@ def verdict_html(text: str, *, good: bool) -> str:
     return _html(text, good, [], [])
 
 
-def _cell(found: Verdict | None, arises: bool) -> Cell:
-    if found is None:
+def _cell(verdict: Verdict | None, arises: bool) -> Cell:
+    if verdict is None:
         return Cell()
-    score = found.score if found.score == found.score else 1.0
-    return Cell(str(found.outcome), score, arises and found.outcome is Outcome.DIFFERENT)
+    score = verdict.score if verdict.score == verdict.score else 1.0
+    return Cell(str(verdict.outcome), score, arises and verdict.outcome is Outcome.DIFFERENT)
 
 
 def _html(text: str, good: bool, rows: Sequence[tuple[Cell, Cell]], marks: Sequence[int]) -> str:

@@ -58,10 +58,10 @@ def page_text(sheet: Sheet, *, limit: int = LIMIT) -> tuple[str, int]:
 
 def _portions(sheet: Sheet) -> dict[str, Callable[[], object]]:
     """Portions that are always there whole, by name."""
-    found: dict[str, Callable[[], object]] = {"index": lambda: sheet.index, "calls": sheet.calls}
+    portions: dict[str, Callable[[], object]] = {"index": lambda: sheet.index, "calls": sheet.calls}
     if sheet.graph is not None:
-        found |= {"graph": sheet.graph, "layout": lambda: _asset(LAYOUT)}
-    return found
+        portions |= {"graph": sheet.graph, "layout": lambda: _asset(LAYOUT)}
+    return portions
 
 
 def _fill(
@@ -108,10 +108,10 @@ def served(sheet: Sheet, values: Callable[[Mapping[str, str]], object]) -> Calla
         portion = _portions(sheet).get(name.removeprefix("data/"))
         if portion is not None and name.startswith("data/"):
             return packed(portion)
-        found = re.fullmatch(r"data/(page|heat)-(\d{1,9})", name)
-        if found is None or int(found[2]) >= sheet.pages:
+        match = re.fullmatch(r"data/(page|heat)-(\d{1,9})", name)
+        if match is None or int(match[2]) >= sheet.pages:
             return None
-        return packed(lambda: pages[found[1]](int(found[2])))
+        return packed(lambda: pages[match[1]](int(match[2])))
 
     return find
 

@@ -76,13 +76,13 @@ def _row(result: CallResult) -> Iterator[str]:
         yield f"[dim]{_plain(result.verdict.because)}[/]" if wordy else ""
 
 
-def _verdict(found: Verdict | None, label: str = "") -> Iterator[str]:
+def _verdict(verdict: Verdict | None, label: str = "") -> Iterator[str]:
     """Outcome, error and bound."""
-    if found is None:
+    if verdict is None:
         yield from ("", "", "")
         return
-    yield f"{label}[{_COLOURS[found.outcome]}]{found.outcome}[/]"
-    yield from ("" if not value else f"{value:.1e}" for value in (found.error, found.bound))
+    yield f"{label}[{_COLOURS[verdict.outcome]}]{verdict.outcome}[/]"
+    yield from ("" if not value else f"{value:.1e}" for value in (verdict.error, verdict.bound))
 
 
 def _alone(side: str, item: Alone) -> Iterator[str]:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
+
+from ..model.choices import Progress as Tell
 
 _REFRESH = 4
 """Times a second: nobody reads faster, and a terminal over a slow line has to draw each."""
-Tell = Callable[[str, int, int], None]
 
 
 @contextmanager

@@ -86,10 +86,10 @@ def _handler(find: Callable[[str], tuple[str, Give] | None], secret: str) -> typ
             key, slash, name = parts.path.removeprefix("/").partition("/")
             if not slash or not secrets.compare_digest(key.encode(), secret.encode()):
                 return self._answer(HTTPStatus.NOT_FOUND, "text/plain", b"Use the address that twintrace view printed.")
-            found = find(name)
-            if found is None:
+            answer = find(name)
+            if answer is None:
                 return self._answer(HTTPStatus.NOT_FOUND, "text/plain", b"There is nothing of this name.")
-            kind, give = found
+            kind, give = answer
             try:
                 content = give(dict(parse_qsl(parts.query)))
             except TwintraceError as error:

@@ -89,49 +89,49 @@ def number(value: float | int | None, digits: int = 4) -> float | int | str | No
     return int(short) if short.is_integer() and abs(short) < 1e9 else short
 
 
-def statistics(found: Statistics | None) -> list[float | int | str | None] | None:
-    if found is None:
+def statistics(known: Statistics | None) -> list[float | int | str | None] | None:
+    if known is None:
         return None
-    numbers = [number(item, 6) for item in (found.min, found.max, found.mean, found.norm)]
-    return [*numbers, found.nan, found.posinf + found.neginf, found.zero]
+    numbers = [number(item, 6) for item in (known.min, known.max, known.mean, known.norm)]
+    return [*numbers, known.nan, known.posinf + known.neginf, known.zero]
 
 
 SHADES = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
 
 
-def heat(found: Heat) -> list[Any]:
+def heat(grid: Heat) -> list[Any]:
     """Rows, columns, the largest value, and one letter for each cell: its share of the largest; `?` if it is not finite."""
-    most = max((value for value in found.values if math.isfinite(value)), default=0.0)
+    most = max((value for value in grid.values if math.isfinite(value)), default=0.0)
     top = len(SHADES) - 1
     # Rounded up: a cell with an error, however small beside the largest, is not shown as one without.
     cells = [
         "?" if not math.isfinite(value) else SHADES[math.ceil(value / most * top)] if value > 0 else SHADES[0]
-        for value in found.values
+        for value in grid.values
     ]
-    return [found.rows, found.columns, number(most), "".join(cells)]
+    return [grid.rows, grid.columns, number(most), "".join(cells)]
 
 
-def picture(spec: Spec, found: Picture) -> dict[str, Any]:
+def picture(spec: Spec, values: Picture) -> dict[str, Any]:
     """The values of one tensor, as the page shows them when it is asked to."""
-    heat = found.heat
+    heat = values.heat
     return {
         "spec": spec_text(spec),
-        "first": [number(value, 9) for value in found.first],
-        "more": found.count > len(found.first),
-        "counts": found.counts,
-        "edges": [number(value, 6) for value in found.edges],
+        "first": [number(value, 9) for value in values.first],
+        "more": values.count > len(values.first),
+        "counts": values.counts,
+        "edges": [number(value, 6) for value in values.edges],
         "heat": heat and [heat.rows, heat.columns, [number(value, 4) for value in heat.values]],
     }
 
 
-def tensor(found: Tensor, *, identify: bool = False) -> list[Any]:
+def tensor(item: Tensor, *, identify: bool = False) -> list[Any]:
     """Facts about one tensor: spec, device, statistics, why it is missing, more facts, its number if wanted."""
-    facts = {shorten(str(key)): shorten(str(value)) for key, value in found.facts.items()}
-    if found.requires_grad:
+    facts = {shorten(str(key)): shorten(str(value)) for key, value in item.facts.items()}
+    if item.requires_grad:
         facts["requires_grad"] = "True"
-    missing = shorten(found.missing) if found.missing else None
-    number = found.id if identify else None
-    return [spec_text(found.spec), found.device, statistics(found.statistics), missing, facts, number]
+    missing = shorten(item.missing) if item.missing else None
+    number = item.id if identify else None
+    return [spec_text(item.spec), item.device, statistics(item.statistics), missing, facts, number]
 
 
 class CallTable:

@@ -180,8 +180,8 @@ def _text(value: str) -> str:
     return made
 
 
-def _spelled(found: re.Match[str]) -> str:
-    code = ord(found[0])
+def _spelled(match: re.Match[str]) -> str:
+    code = ord(match[0])
     return "\ufffd" if 0xD800 <= code <= 0xDFFF else f"_x{code:04X}_"
 
 
@@ -253,11 +253,11 @@ def _styles(colours: Iterable[str]) -> str:
 
 
 def _links(targets: Iterable[tuple[str, str]]) -> str:
-    found = "".join(
+    links = "".join(
         f"<Relationship Id='r{number}' Type='{_RELATIONS}/{kind}' Target='{target}'/>"
         for number, (kind, target) in enumerate(targets, 1)
     )
-    return f"<Relationships xmlns='{_PACKAGE}/relationships'>{found}</Relationships>"
+    return f"<Relationships xmlns='{_PACKAGE}/relationships'>{links}</Relationships>"
 
 
 def _quoted(text: str) -> str:

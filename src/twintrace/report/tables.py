@@ -206,16 +206,16 @@ def table(comparison: Comparison, columns: str = "all") -> Table:
     """
     wanted = SHEET if columns == "all" else tuple(column for column in SHEET if column.name in MAIN)
     names = [column.name for column in wanted]
-    found = chain(rows(comparison, wanted), _lone_files(comparison, names) if comparison.saved else ())
+    lines = chain(rows(comparison, wanted), _lone_files(comparison, names) if comparison.saved else ())
     if columns == "all":
-        return Table(names, found)
+        return Table(names, lines)
     pick = operator.itemgetter(*[names.index(name) for name in MAIN])
-    return Table(MAIN, map(pick, found))
+    return Table(MAIN, map(pick, lines))
 
 
 def _lone_files(comparison: Comparison, names: Sequence[str]) -> Iterator[tuple[Cell, ...]]:
-    for side, found in (("left", comparison.only_left), ("right", comparison.only_right)):
-        for step, rank, item in found:
+    for side, lone in (("left", comparison.only_left), ("right", comparison.only_right)):
+        for step, rank, item in lone:
             known: dict[str, Cell] = {"step": step, "rank": rank, "outcome": str(Outcome.UNKNOWN)}
             known |= {"because": f"only on the {side}: {item.because}", f"{side}_site": str(item.call.site)}
             yield tuple(known.get(name) for name in names)
@@ -274,8 +274,8 @@ def cell(value: object) -> Cell:
 
 def alone(comparison: Comparison) -> Iterator[tuple[Cell, ...]]:
     """The cells of `ALONE`: calls without a partner, then tensors of matched calls that only one side has."""
-    for side, found in (("left", comparison.only_left), ("right", comparison.only_right)):
-        for step, rank, item in found:
+    for side, lone in (("left", comparison.only_left), ("right", comparison.only_right)):
+        for step, rank, item in lone:
             own, source = item.call.site, _source((item.call,))
             yield side, step, rank, str(own), own.path, own.type, item.skipped, item.because, source
     for result in comparison.results:
@@ -306,8 +306,8 @@ def summary(comparison: Comparison) -> Iterator[tuple[str, Cell]]:
     yield "only on the left", len(comparison.only_left)
     yield "only on the right", len(comparison.only_right)
     yield "gradients on one side only", comparison.strays
-    for name, found in (("forward", comparison.forward), ("backward", comparison.backward)):
-        yield from _first(f"first difference, {name}", found)
+    for name, parting in (("forward", comparison.forward), ("backward", comparison.backward)):
+        yield from _first(f"first difference, {name}", parting)
     for text in comparison.untold:
         yield "could not be told", text
     for step, rank in comparison.left_out:
@@ -320,17 +320,17 @@ def summary(comparison: Comparison) -> Iterator[tuple[str, Cell]]:
         yield "remark", remark
 
 
-def _first(name: str, found: Divergence | None) -> Iterator[tuple[str, Cell]]:
-    if found is None:
+def _first(name: str, parting: Divergence | None) -> Iterator[tuple[str, Cell]]:
+    if parting is None:
         yield name, "none"
         return
-    match = found.result.match
-    yield name, f"step {found.result.step}, rank {found.result.rank}"
+    match = parting.result.match
+    yield name, f"step {parting.result.step}, rank {parting.result.rank}"
     yield f"{name}: left", _sites(match.left)
     yield f"{name}: left source", _source(match.left)
     yield f"{name}: right", _sites(match.right)
     yield f"{name}: right source", _source(match.right)
-    yield f"{name}: because", found.because
-    yield f"{name}: inherited", found.inherited
-    for key, (left, right) in found.result.settings.items():
+    yield f"{name}: because", parting.because
+    yield f"{name}: inherited", parting.inherited
+    for key, (left, right) in parting.result.settings.items():
         yield f"{name}: set differently", f"{key}: {left} | {right}"

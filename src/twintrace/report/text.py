@@ -68,8 +68,8 @@ def verdict(result: Comparison, *, width: int | None = None, everything: bool = 
         width: columns of the terminal; None for a pipe, where nothing is wrapped.
         everything: all mistakes after the verdict, however many lines that takes.
     """
-    found = result.divergence
-    lines = list(_parting(result, found) if found else _agreement(result))
+    parting = result.divergence
+    lines = list(_parting(result, parting) if parting else _agreement(result))
     if result.ranks:
         lines.insert(1, _Line("ranks", ranks.sentence(result)))
     lines += [_Line("", f"  {remark}", 1) for remark in _aside(result)]
@@ -102,14 +102,14 @@ def _aside(result: Comparison) -> list[str]:
     """Differences that cost nothing: without effect, or accepted."""
     idle = [item for item in result.mistakes if not item[1].effective and not item[1].accepted]
     taken = [item for item in result.mistakes if item[1].accepted]
-    found = []
+    texts = []
     for intro, items in (("Without effect on any result", idle), ("Accepted", taken)):
         if items:
             place, mistake = items[0]
             more = f" (and {len(items) - 1} more: --all)" if len(items) > 1 else ""
             reason = f" [{mistake.accepted}]" if mistake.accepted not in ("", "accepted") else ""
-            found.append(f"{intro}: {places(place, mistake)}: {cause_of(mistake)}{reason}{more}")
-    return found
+            texts.append(f"{intro}: {places(place, mistake)}: {cause_of(mistake)}{reason}{more}")
+    return texts
 
 
 def _listed(result: Comparison) -> Iterator[_Line]:
@@ -159,12 +159,12 @@ _UNPROVEN = re.compile(r"different, judged without recomputation \((.*)\): (.+)"
 
 def sentence(mistake: Mistake) -> tuple[str, str]:
     """`(difference, numbers)` of a mistake: the sentence for `what` and the part of it that belongs to `size`."""
-    if (found := _MEANT.fullmatch(mistake.what)) is not None:
-        return "on the same inputs, the two calls give different results", found[1]
-    if (found := _KERNEL.fullmatch(mistake.what)) is not None:
-        return f"{found[1]} from its own operands", found[2]
-    if (found := _UNPROVEN.fullmatch(mistake.what)) is not None:
-        return f"the results differ (not recomputed: {found[1]})", found[2]
+    if (match := _MEANT.fullmatch(mistake.what)) is not None:
+        return "on the same inputs, the two calls give different results", match[1]
+    if (match := _KERNEL.fullmatch(mistake.what)) is not None:
+        return f"{match[1]} from its own operands", match[2]
+    if (match := _UNPROVEN.fullmatch(mistake.what)) is not None:
+        return f"the results differ (not recomputed: {match[1]})", match[2]
     if mistake.kind == "random" and mistake.why.startswith(mistake.what):
         return "the two draw different random numbers", ""
     head, _, setting = mistake.what.partition(": ")
@@ -221,7 +221,7 @@ def _agreement(result: Comparison) -> Iterator[_Line]:
 
 
 def _exactness(result: Comparison) -> str:
-    tensors = [item for found in result.judged for item in found.tensors]
+    tensors = [item for judged in result.judged for item in judged.tensors]
     if all((item.left.fingerprint and item.right.fingerprint) or item.measurement for item in tensors):
         return "bit by bit"
     more = "" if recorded_with(result, "keep", "fingerprint", "tensor") else "; keep='fingerprint' would tell more"
@@ -234,62 +234,62 @@ def _allowed(result: Comparison) -> str:
     return "the tolerances that were given" if result.policy == "tolerances" else f"the tolerances of {result.policy}"
 
 
-def _parting(result: Comparison, found: Divergence) -> Iterator[_Line]:
-    left, right = found.calls
-    where = f", step {found.result.step}, {('forward', 'backward', 'update')[found.place]}"
-    where += f", rank {found.result.rank}" if found.result.rank or result.ranks else ""
-    yield _Line("", f"{_both(result)} part at {places(found.result, found.mistake)}{'' if result.saved else where}")
+def _parting(result: Comparison, parting: Divergence) -> Iterator[_Line]:
+    left, right = parting.calls
+    where = f", step {parting.result.step}, {('forward', 'backward', 'update')[parting.place]}"
+    where += f", rank {parting.result.rank}" if parting.result.rank or result.ranks else ""
+    yield _Line("", f"{_both(result)} part at {places(parting.result, parting.mistake)}{'' if result.saved else where}")
     yield _Line("", "", 3)
     if (left or right) and not result.saved:
         yield _Line("left", source_of(left))
         yield _Line("right", source_of(right))
-    first = found.tensors[0] if found.tensors else None
-    what = difference(result, found)
+    first = parting.tensors[0] if parting.tensors else None
+    what = difference(result, parting)
     if what:
         yield _Line("what", what)
-    if first is not None or found.mistake is not None:
-        yield _Line("size", extent(found))
+    if first is not None or parting.mistake is not None:
+        yield _Line("size", extent(parting))
     if first is not None:
         yield from (_Line("", line, 5) for line in _numbers(first))
-    if found.mistake is not None:
-        yield _Line("why", reason(found.mistake))
-    settings = telling_settings(found)
+    if parting.mistake is not None:
+        yield _Line("why", reason(parting.mistake))
+    settings = telling_settings(parting)
     if settings:
         shown = ", ".join(f"{name}: {left} | {right}" for name, (left, right) in settings[:4])
         yield _Line("set", shown + (f" and {len(settings) - 4} more" if len(settings) > 4 else ""), 4)
-    if found.share:
-        yield _Line("share", found.share, 7)
-    yield _Line("sure", sureness(found, result), 6)
+    if parting.share:
+        yield _Line("share", parting.share, 7)
+    yield _Line("sure", sureness(parting, result), 6)
     if not result.saved:
-        yield _Line("next", advice(result, found))
-    other = others(result, found)
+        yield _Line("next", advice(result, parting))
+    other = others(result, parting)
     if other:
         yield _Line("also", other, 8)
     yield _Line("", "", 3)
     yield _Line("", f"  {balance(result)}")
-    if result.backward is not None and not found.backward and not result.backward.inherited and not other:
+    if result.backward is not None and not parting.backward and not result.backward.inherited and not other:
         yield _Line("", f"  The gradients part at {places(result.backward.result)}.", 2)
 
 
-def difference(result: Comparison, found: Divergence) -> str:
+def difference(result: Comparison, parting: Divergence) -> str:
     """The difference in one sentence, and the tensor that shows it."""
-    what = found.because if found.mistake is None else sentence(found.mistake)[0]
-    if not found.tensors:
+    what = parting.because if parting.mistake is None else sentence(parting.mistake)[0]
+    if not parting.tensors:
         return what
-    first = found.tensors[0]
-    held = held_name(result, found, first.pair.left_slot)
-    if found.mistake is not None and found.mistake.kind in ("leaf", "weights") and f"the {first.pair.part}" in what:
+    first = parting.tensors[0]
+    held = held_name(result, parting, first.pair.left_slot)
+    if parting.mistake is not None and parting.mistake.kind in ("leaf", "weights") and f"the {first.pair.part}" in what:
         spec = "" if str(first.left.spec) in what else f", {first.left.spec}"
         return what + (f" ({held})" if held else "") + spec
     return f"{what}: {tensor_name(first, held)}"
 
 
-def extent(found: Divergence) -> str:
+def extent(parting: Divergence) -> str:
     """The numbers of a parting: relative error, worst element, the roundings of both calls beside their bounds."""
-    first = found.tensors[0] if found.tensors else None
-    if found.mistake is None:
+    first = parting.tensors[0] if parting.tensors else None
+    if parting.mistake is None:
         return size(first) if first is not None else ""
-    mistake, told = found.mistake, []
+    mistake, told = parting.mistake, []
     numbers = sentence(mistake)[1]
     if numbers:
         told.append(numbers)
@@ -314,11 +314,11 @@ def extent(found: Divergence) -> str:
     return "; ".join(told) or "not measured"
 
 
-def others(result: Comparison, found: Divergence) -> str:
+def others(result: Comparison, parting: Divergence) -> str:
     """Mistakes beside the headline's that reach a result: a marginal one before it by name, of the rest the first."""
-    rest = [item for item in result.mistakes if item[1].effective and item[1] is not found.mistake]
-    own = None if found.mistake is None else cause_of(found.mistake)  # the same again in the gradients is no other
-    rest = [item for item in rest if item[0] is not found.result or cause_of(item[1]) != own]
+    rest = [item for item in result.mistakes if item[1].effective and item[1] is not parting.mistake]
+    own = None if parting.mistake is None else cause_of(parting.mistake)  # the same again in the gradients is no other
+    rest = [item for item in rest if item[0] is not parting.result or cause_of(item[1]) != own]
     if not rest:
         return ""
     place, mistake = rest[0]
@@ -357,23 +357,23 @@ def _numbers(item: TensorResult) -> Iterator[str]:
             yield f"          {side} {told}{bad}"
 
 
-def sureness(found: Divergence, result: Comparison) -> str:
+def sureness(parting: Divergence, result: Comparison) -> str:
     """Evidence that this is the place."""
-    match = found.result.match
-    mark = next((place for place, item in enumerate(result.judged) if item is found.result), 0)
-    guilty = any(item.mistakes and item.step <= found.result.step for item in result.judged[:mark])
-    pairs = f"{counted(found.after, 'pair')} before it"
-    if found.after and not found.inherited and not guilty:
-        pairs += " agrees" if found.after == 1 else " agree"
-    elif found.inherited and not found.after:
+    match = parting.result.match
+    mark = next((place for place, item in enumerate(result.judged) if item is parting.result), 0)
+    guilty = any(item.mistakes and item.step <= parting.result.step for item in result.judged[:mark])
+    pairs = f"{counted(parting.after, 'pair')} before it"
+    if parting.after and not parting.inherited and not guilty:
+        pairs += " agrees" if parting.after == 1 else " agree"
+    elif parting.inherited and not parting.after:
         pairs = "nothing was recorded before it"
     confidence = f" ({match.confidence:.0%})" if match.confidence < 1 else ""
     return f"{pairs}; paired because: {match.because}{confidence}"
 
 
 def _alone(result: Comparison) -> Iterator[str]:
-    for side, found in (("left", result.only_left), ("right", result.only_right)):
-        alone: list[Alone] = [item for _, _, item in found if not item.skipped]
+    for side, lone in (("left", result.only_left), ("right", result.only_right)):
+        alone: list[Alone] = [item for _, _, item in lone if not item.skipped]
         if alone:
             calls = counted(len(alone), "file" if result.saved else "call")
             yield f"  only {side}: {calls}, first {single_place(alone[0].call)}: {alone[0].because}"

@@ -23,9 +23,9 @@ from ..model.curves import Curve
 from ..model.pairs import Part, Side
 from ..model.records import Call, Gradient
 from ..model.results import Recording
-from ..model.sites import Kind, Phase
+from ..model.sites import Phase
 from ..model.tensors import Tensor
-from .comparison_sheet import KINDS, NONE, PHASES, recording_facts
+from .comparison_sheet import KINDS, NONE, PHASES, recording_facts, side_columns
 from .curves import curve_columns
 from .graphs import Fact, trace_graph
 from .headline import headline_of_trace
@@ -180,12 +180,12 @@ def _given(row: _Row) -> Iterator[Value]:
 
 def _outcome(values: Iterable[Tensor]) -> int:
     """Of the tensors that a call gives: one that is not finite counts before one that is unknown."""
-    found = [item.statistics for item in values]
-    if not found:
+    known = [item.statistics for item in values]
+    if not known:
         return NONE
-    if any(item and item.nonfinite for item in found):
+    if any(item and item.nonfinite for item in known):
         return BROKEN
-    return FINITE if all(found) else UNKNOWN
+    return FINITE if all(known) else UNKNOWN
 
 
 def _not_finite(values: Sequence[Value]) -> Iterator[tuple[bool, int, str]]:
@@ -208,18 +208,11 @@ def _columns(row: _Row, values: Sequence[Value], words: Words) -> tuple[Any, ...
     shown = next(iter([*given, *gradients]), None)
     known = shown.statistics if shown else None
     numbers = [number(item, 5) for item in (known.min, known.max, known.mean, known.norm)] if known else [None] * 4
-    call = row.call
-    if call is None:
-        slot = row.gradient.slot if row.gradient else ""
-        address = (len(KINDS) - 1, PHASES.index(Phase.BACKWARD))
-        name = (words(slot), 0, words(""), words(slot.rpartition(".")[0]), words(""))
-    else:
-        site = call.site
+    call, address = row.call, (len(KINDS) - 1, PHASES.index(Phase.BACKWARD))
+    if call is not None:
         forward = BROKEN if call.raised else forward
-        address = (KINDS.index(site.kind), PHASES.index(site.phase))
-        path = site.name if site.kind is Kind.MODULE else site.path
-        source = words(place(call.stack[0]) if call.stack else "")
-        name = (words(site.name or "(model)"), site.call, words(site.type), words(path), source)
+        address = (KINDS.index(call.site.kind), PHASES.index(call.site.phase))
+    name = side_columns((call,) if call else (), row.gradient.slot if row.gradient else "", words)
     outcomes = (forward, SCORES[forward], backward, SCORES[backward])
     spec = spec_text(shown.spec) if shown else ""
     return (row.step, row.rank, *address, *outcomes, 0, words(spec), *numbers, *name)
@@ -248,10 +241,10 @@ def _graph(rows: Sequence[_Row]) -> Mapping[str, Any]:
 
 
 def _tensors(row: _Row) -> dict[str, Any]:
-    found = []
+    tensors = []
     for part, slot, count, item in (*_taken(row), *_given(row)):
         outcome = _outcome([item])
         names = [part, shorten(slot), shorten(slot), "as it is", "", count]
         known = tensor(item, identify=item.payload is not None)
-        found.append([names, known, None, [outcome, "", None, None, SCORES[outcome]], 0, None, None])
-    return {"forward": None, "backward": None, "tensors": found, "only": [[], []]}
+        tensors.append([names, known, None, [outcome, "", None, None, SCORES[outcome]], 0, None, None])
+    return {"forward": None, "backward": None, "tensors": tensors, "only": [[], []]}

@@ -16,11 +16,12 @@ from typing import Any
 import numpy as np
 
 from ..measure.values import measure
+from ..model.choices import Progress
 from ..model.errors import WeightsError
 from ..model.weights import Certificate, Pair, TrialRow, Unpaired, WeightMap, WeightRow
 from ..store.arrays import as_float
 from ..store.digest import fingerprint
-from .conversion import Progress, fit_names, made, metered, value
+from .conversion import fit_names, made, metered, value
 from .equality import ALONE
 from .mistakes import describe
 from .prediction import predict
@@ -41,9 +42,9 @@ def certify(
 ) -> Certificate:
     """Check every pair of the map, and that nothing is missing on either side."""
     map, remarks = fit_names(map, left)
-    clerk = _Clerk(left, right, map)
-    rows = clerk.compare(progress)
-    mistakes = [*clerk.explain(), *clerk.leftovers()]
+    certifier = _Certifier(left, right, map)
+    rows = certifier.compare(progress)
+    mistakes = [*certifier.explain(), *certifier.leftovers()]
     alone = [pair.right for pair in map.pairs if ALONE in pair.because]
     if alone and not trial:
         remarks.append(
@@ -53,7 +54,7 @@ def certify(
     return Certificate(
         left.label,
         right.label,
-        tuple(replace(row, finding=clerk.findings.get(row.right or "", row.finding)) for row in rows),
+        tuple(replace(row, finding=certifier.findings.get(row.right or "", row.finding)) for row in rows),
         map.only_left,
         map.only_right,
         map.ambiguous,
@@ -63,7 +64,7 @@ def certify(
     )
 
 
-class _Clerk:
+class _Certifier:
     def __init__(self, left: State, right: State, map: WeightMap) -> None:
         self.left, self.right, self.map = left, right, map
         self.expected: dict[str, str] = {}  # right name -> fingerprint of what it should hold
@@ -155,8 +156,8 @@ class _Clerk:
             same = spec.shape == there.shape and np.array_equal(wide.astype(narrow.dtype), narrow)
             text = f"is {there.dtype}, expected {spec.dtype}"
             return f"{text} (the values are the same but for rounding)" if same else f"{text}, and has other values"
-        found = self._turned(got, pair.right) or self._merged(wanted, got, pair)
-        return found or describe(wanted, got, spec.dtype, kind)
+        mistake = self._turned(got, pair.right) or self._merged(wanted, got, pair)
+        return mistake or describe(wanted, got, spec.dtype, kind)
 
     def _turned(self, got: Any, name: str) -> str:
         """Is it another's weight, transposed?"""

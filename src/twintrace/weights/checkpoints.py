@@ -61,11 +61,11 @@ def open_checkpoint(path: str | os.PathLike[str], *, key: str | None = None) -> 
 
 def _in_folder(folder: Path) -> Path:
     for pattern in ("*.index.json", "*.safetensors", "*.ckpt", "*.pth", "*.bin"):
-        found = sorted(folder.glob(pattern))
-        if len(found) == 1:
-            return found[0]
-        if found:
-            raise CheckpointError(f"{folder}: has {len(found)} files {pattern}, first {found[0].name}. Name the one.")
+        files = sorted(folder.glob(pattern))
+        if len(files) == 1:
+            return files[0]
+        if files:
+            raise CheckpointError(f"{folder}: has {len(files)} files {pattern}, first {files[0].name}. Name the one.")
     raise CheckpointError(f"{folder}: has no checkpoint in it (.index.json, .safetensors, .ckpt, .pth, .bin).")
 
 

@@ -14,11 +14,12 @@ from typing import Any
 import numpy as np
 
 from ..measure.values import measure
+from ..model.choices import Progress
 from ..model.errors import WeightsError
 from ..model.measurements import Measurement
 from ..model.weights import Pair, WeightComparison, WeightMap, WeightRow
 from ..store.arrays import as_float
-from .conversion import Progress, fit_names, made, metered, value
+from .conversion import fit_names, made, metered, value
 from .states import State
 
 

@@ -10,11 +10,12 @@ behind, that shapes and element types fit. Weights whose bytes do not change are
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from ..model.choices import Progress
 from ..model.errors import UsageError, WeightsError
 from ..model.tensors import Spec
 from ..model.weights import Conversion, Pair, WeightMap, WeightRow
@@ -24,9 +25,6 @@ from .checkpoints import format_of, writing
 from .extents import pieces
 from .states import State
 from .transforms import apply, keeps_bytes, result
-
-Progress = Callable[[str, int, int], None]
-"""(task, bytes done, bytes in all)."""
 
 # DistributedDataParallel, torch.compile.
 _WRAPPERS = ("module.", "_orig_mod.", "module._orig_mod.", "_orig_mod.module.")

@@ -114,8 +114,8 @@ class _Search:
         states = (self.left, self.right)
         for one in list(self.open[whole].values()):
             for turned in (False, True) if one.name in self.open[whole] else ():
-                found = self._cover(states[whole], one, states[1 - whole], self.open[1 - whole].values(), turned)
-                if found and self._add_parts(whole, one, found, turned):
+                parts = self._cover(states[whole], one, states[1 - whole], self.open[1 - whole].values(), turned)
+                if parts and self._add_parts(whole, one, parts, turned):
                     break
 
     def _cover(
@@ -132,8 +132,8 @@ class _Search:
         array = state.read(one.name)
         index = _row_index(np.ascontiguousarray(array.T) if turned else array)
         near = [item for item in wanted if self._first_row(other, item) in index]
-        found = [(item, _rows(index, shape[0], other.read(item.name))) for item in near]
-        placed = sorted(((item, rows) for item, rows in found if rows), key=lambda pair: pair[1].start)
+        parts = [(item, _rows(index, shape[0], other.read(item.name))) for item in near]
+        placed = sorted(((item, rows) for item, rows in parts if rows), key=lambda pair: pair[1].start)
         covered = [row for _, rows in placed for row in rows.all()]
         return placed if sorted(covered) == list(range(shape[0])) else []
 
@@ -144,19 +144,19 @@ class _Search:
             self.first_rows[side, item.name] = hash(state.read(item.name)[0].tobytes())
         return self.first_rows[side, item.name]
 
-    def _add_parts(self, whole: int, one: Item, found: Sequence[tuple[Item, _Rows]], turned: bool) -> bool:
+    def _add_parts(self, whole: int, one: Item, parts: Sequence[tuple[Item, _Rows]], turned: bool) -> bool:
         shape = one.spec.shape[::-1] if turned else one.spec.shape
         turn = ("permute 1 0",) if turned else ()
         if whole == 0:
-            for item, rows in found:
+            for item, rows in parts:
                 steps = (*turn, *rows.steps(shape))
                 self._add(Pair((one.name,), item.name, steps, 1.0, f"same values as {rows} of {one.name}"))
             return True
-        times = {rows.times for _, rows in found}
+        times = {rows.times for _, rows in parts}
         if len(times) > 1:
             return False
         step = "stack" if times == {1} else f"heads {times.pop()}"  # one after the other, or a piece of each in turn
-        names = tuple(item.name for item, _ in found)
+        names = tuple(item.name for item, _ in parts)
         self._add(Pair(names, one.name, (step, *turn), 1.0, "same values in one piece"))
         return True
 
@@ -408,10 +408,10 @@ class _Rows:
 
 def _row_index(array: Array) -> dict[int, int]:
     """The number of each row, by a hash of its values."""
-    found: dict[int, int] = {}
+    index: dict[int, int] = {}
     for number, row in enumerate(array.reshape(len(array), -1)):
-        found.setdefault(hash(row.tobytes()), number)
-    return found
+        index.setdefault(hash(row.tobytes()), number)
+    return index
 
 
 def _rows(index: Mapping[int, int], length: int, part: Array) -> _Rows | None:

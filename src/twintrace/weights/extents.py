@@ -148,10 +148,10 @@ def check(path: Path, name: str, item: Stored, sizes: dict[Path, int]) -> None:
             )
     if item.spec.dtype not in DTYPES or any(size < 0 for size in item.spec.shape) or len(item.spec.shape) > 32:
         raise CheckpointError(f"{path}: {name} is said to be {item.spec}, which no tensor is. The file is damaged.")
-    found = sum(extent.nbytes for extent in item.extents)
-    if item.strides is None and found != nbytes(item.spec):
+    stored = sum(extent.nbytes for extent in item.extents)
+    if item.strides is None and stored != nbytes(item.spec):
         raise CheckpointError(
-            f"{path}: {name} is said to be {item.spec}, that is {nbytes(item.spec)} bytes, but {found} are stored. "
+            f"{path}: {name} is said to be {item.spec}, that is {nbytes(item.spec)} bytes, but {stored} are stored. "
             f"The file is damaged."
         )
 

@@ -45,28 +45,28 @@ class Fusion:
 
 def fusions(open_: tuple[Mapping[str, Group], Mapping[str, Group]], places: Places, look: Look) -> list[Fusion]:
     """All that are clear: the parts of no other weight, the weight of no other parts."""
-    found = [fusion for whole in (0, 1) for fusion in _of_side(open_, places, look, whole)]
-    return _clear(found) or _clear([fusion for fusion in found if fusion.named])
+    candidates = [fusion for whole in (0, 1) for fusion in _of_side(open_, places, look, whole)]
+    return _clear(candidates) or _clear([fusion for fusion in candidates if fusion.named])
 
 
 def unclear_fusions(
     open_: tuple[Mapping[str, Group], Mapping[str, Group]], places: Places
 ) -> list[tuple[list[Group], list[Group]]]:
     """(left, right): all matrices of each place where some could be made of others."""
-    found = {
+    unclear = {
         places.at[whole].get(fusion.one.path, 0) for whole in (0, 1) for fusion in _of_side(open_, places, None, whole)
     }
     matrices = [[group for group in side.values() if group.matrices] for side in open_]
     return [
         ([g for g in matrices[0] if places.at[0].get(g.path, 0) == place],
          [g for g in matrices[1] if places.at[1].get(g.path, 0) == place])
-        for place in sorted(found)
+        for place in sorted(unclear)
     ]  # fmt: skip
 
 
-def _clear(found: Sequence[Fusion]) -> list[Fusion]:
-    uses = Counter(group.path for fusion in found for group in (fusion.one, *fusion.parts))
-    return [f for f in found if all(uses[group.path] == 1 for group in (f.one, *f.parts))]
+def _clear(candidates: Sequence[Fusion]) -> list[Fusion]:
+    uses = Counter(group.path for fusion in candidates for group in (fusion.one, *fusion.parts))
+    return [f for f in candidates if all(uses[group.path] == 1 for group in (f.one, *f.parts))]
 
 
 def _of_side(

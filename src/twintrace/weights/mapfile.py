@@ -117,27 +117,27 @@ def _read_pair(item: Any, where: str) -> Pair:
 
 
 def _read_alone(content: Mapping[str, Any], key: str, where: str) -> tuple[Unpaired, ...]:
-    found = []
+    alone = []
     for number, item in enumerate(_list(content, key, where)):
         here = f"{where}: {key}[{number}]"
         name, neutral = _text(item, "name", here), item.get("neutral")
         value = float(neutral) if isinstance(neutral, int | float) else None
-        found.append(Unpaired(name, str(item.get("because", "")), item.get("harmless") is True, value))
-    return tuple(found)
+        alone.append(Unpaired(name, str(item.get("because", "")), item.get("harmless") is True, value))
+    return tuple(alone)
 
 
 def _text(content: Any, key: str, where: str) -> str:
-    found = content.get(key) if isinstance(content, dict) else None
-    if not isinstance(found, str):
-        raise WeightsError(f"{where}: {key}: expected a text, got {found!r}.")
-    return found
+    value = content.get(key) if isinstance(content, dict) else None
+    if not isinstance(value, str):
+        raise WeightsError(f"{where}: {key}: expected a text, got {value!r}.")
+    return value
 
 
 def _list(content: Mapping[str, Any], key: str, where: str) -> list[Any]:
-    found = content.get(key, [])
-    if not isinstance(found, list):
-        raise WeightsError(f"{where}: {key}: expected a list, got {found!r:.60}.")
-    return found
+    value = content.get(key, [])
+    if not isinstance(value, list):
+        raise WeightsError(f"{where}: {key}: expected a list, got {value!r:.60}.")
+    return value
 
 
 def checked(map: WeightMap, where: str) -> WeightMap:

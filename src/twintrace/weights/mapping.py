@@ -48,16 +48,16 @@ def declare(left: State, right: State, uses: Uses | None = None) -> WeightMap:
 
     `map_states` also finds ways that fit without a rule, or casts; a certificate must not be granted for those.
     """
-    found = by_equality(left, right, _Matcher(left, right, uses).match())
+    map = by_equality(left, right, _Matcher(left, right, uses).match())
     try:
         rules = {(pair.left, pair.right): pair.steps for pair in predict(left, right.framework).pairs}
     except WeightsError:
         rules = {}
     pairs = []
-    for pair in found.pairs:
+    for pair in map.pairs:
         plain = tuple(step for step in pair.steps if not step.startswith("cast "))
         pairs.append(replace(pair, steps=rules.get((pair.left, pair.right), plain)))
-    return replace(found, pairs=tuple(pairs))
+    return replace(map, pairs=tuple(pairs))
 
 
 class _Matcher:
@@ -77,7 +77,7 @@ class _Matcher:
         self._by_path()
         self._by_prefix()
         in_order = self.uses.in_order if self.uses else None
-        self.places = places(self._weighty(0), self._weighty(1), self._look, in_order)
+        self.places = places(self._with_values(0), self._with_values(1), self._look, in_order)
         for self.loose in (False, True):
             before = -1
             while before != len(self.found) + len(self.unclear):
@@ -97,7 +97,7 @@ class _Matcher:
         self.found.append(Match((left, right), confidence - LOOSE * self.loose, because))
         del self.open[0][left.path], self.open[1][right.path]
 
-    def _weighty(self, side: int) -> dict[str, Group]:
+    def _with_values(self, side: int) -> dict[str, Group]:
         """The layers without those that hold nothing of their own."""
         groups, open_ = self.all[side], self.open[side]
         return {path: group for path, group in groups.items() if path not in open_ or not self._idle(side, group)}

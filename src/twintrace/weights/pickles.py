@@ -118,17 +118,17 @@ def state_dict(path: Path, tree: Any, key: str | None) -> tuple[dict[str, Pickle
         for name, item in tree.items():
             told: list[str] = []
             opened[str(name)] = _opened(path, item, told), told
-        found = {name: item for name, (item, _) in opened.items() if isinstance(item, dict) and _tensors(item)}
-        usual = [name for name in USUAL if name in found]
-        if len(found) == 1 or len(usual) == 1:
-            where = usual[0] if usual else next(iter(found))
-            tree = found[where]
+        states = {name: item for name, (item, _) in opened.items() if isinstance(item, dict) and _tensors(item)}
+        usual = [name for name in USUAL if name in states]
+        if len(states) == 1 or len(usual) == 1:
+            where = usual[0] if usual else next(iter(states))
+            tree = states[where]
             notes.extend(opened[where][1])
-            others = [str(name) for name in (found if len(found) > 1 else ()) if str(name) != where]
+            others = [str(name) for name in (states if len(states) > 1 else ()) if str(name) != where]
             notes.append(f"the weights are those under {where!r}" + (f", not {', '.join(others)}" if others else ""))
-        elif found:
+        elif states:
             raise CheckpointError(
-                f"{path}: holds several state dicts, under {', '.join(found)}. Say which: key={next(iter(found))!r}."
+                f"{path}: holds several state dicts, under {', '.join(states)}. Say which: key={next(iter(states))!r}."
             )
     state = _tensors(tree) if isinstance(tree, dict) else {}
     if not state:

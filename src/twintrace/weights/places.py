@@ -95,13 +95,13 @@ def _flat(shape: tuple[int, ...]) -> tuple[int, ...]:
 
 def groups_of(state: State) -> dict[str, Group]:
     """The layers of a state. A weight that no layer is known to have stands for itself: its name is its path."""
-    found: dict[str, Group] = {}
+    groups: dict[str, Group] = {}
     for item in state.items.values():
         if item.same_as is None:
             alone = not item.rule.kind and not _ORDINARY.fullmatch(item.role)
             path, role = (".".join(filter(None, (item.path, item.role))), "value") if alone else (item.path, item.role)
-            found.setdefault(path, Group(path, len(found))).items[role] = item
-    return found
+            groups.setdefault(path, Group(path, len(groups))).items[role] = item
+    return groups
 
 
 @dataclass
@@ -239,14 +239,14 @@ def _paired(left: Sequence[_Series], right: Sequence[_Series], look: Look) -> li
         ways = [backwards for backwards in (False, True) if _alike(one, two, backwards, look)]
         fits += [(one, two, backwards) for backwards in ways[:1]]
     named = [fit for fit in fits if _name(fit[0]) == _name(fit[1])]
-    found: list[tuple[_Series, _Series, bool]] = []
+    matched: list[tuple[_Series, _Series, bool]] = []
     for candidates in (fits, named, fits):
-        rest = [fit for fit in candidates if not any(fit[0] is one or fit[1] is two for one, two, _ in found)]
+        rest = [fit for fit in candidates if not any(fit[0] is one or fit[1] is two for one, two, _ in matched)]
         for side in (0, 1):
             counts = Counter(id(fit[side]) for fit in rest)
             rest = [fit for fit in rest if counts[id(fit[side])] == 1]
-        found += rest
-    return found
+        matched += rest
+    return matched
 
 
 def _name(series: _Series) -> frozenset[str]:

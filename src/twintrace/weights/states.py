@@ -157,7 +157,7 @@ def _live(weight: Weight, framework: str, workshop: Weights) -> Item:
 
 def _of_file(path: Path, framework: str | None, trust: bool, key: str | None) -> State:
     try:
-        found = open_checkpoint(path, key=key)
+        checkpoint = open_checkpoint(path, key=key)
     except CheckpointError:
         trust = trust or os.environ.get(TRUST, "").lower() in ("1", "true", "yes")
         if not trust or path.is_dir() or not path.is_file():
@@ -167,12 +167,12 @@ def _of_file(path: Path, framework: str | None, trust: bool, key: str | None) ->
         if not (pth.is_zip(head) or pth.is_legacy(head)):
             raise
         return _unpickled(path, key)
-    framework = framework or FRAMEWORKS.get(found.format) or _guess(found)
-    training = _of_the_optimizer(found.specs) if framework == "mindspore" else []
-    specs = {name: spec for name, spec in found.specs.items() if name not in training}
+    framework = framework or FRAMEWORKS.get(checkpoint.format) or _guess(checkpoint)
+    training = _of_the_optimizer(checkpoint.specs) if framework == "mindspore" else []
+    specs = {name: spec for name, spec in checkpoint.specs.items() if name not in training}
     notes = [f"{len(training)} of the optimizer's, left out: {', '.join(training[:3])} …"] if training else []
-    items = _inferred(specs, framework, found.aliases)
-    return State(str(path), framework, items, source=found, notes=(*found.notes, *notes))
+    items = _inferred(specs, framework, checkpoint.aliases)
+    return State(str(path), framework, items, source=checkpoint, notes=(*checkpoint.notes, *notes))
 
 
 def _of_the_optimizer(specs: Mapping[str, Spec]) -> list[str]:
@@ -181,12 +181,12 @@ def _of_the_optimizer(specs: Mapping[str, Spec]) -> list[str]:
         r"global_step|learning_rate|epoch_num|step_num|beta[12]_power|momentum|loss_scale|\w+_iterator_step"
     )
     slots = re.compile(r"(moments?\d?|accum|stat|adam_[mv]|ms_?|velocity)\.(.+)")
-    found = []
+    slots_of = []
     for name in specs:
         slot = slots.fullmatch(name)
         if loose.fullmatch(name) or (slot and slot[2] in specs):
-            found.append(name)
-    return found
+            slots_of.append(name)
+    return slots_of
 
 
 def _unpickled(path: Path, key: str | None) -> State:
@@ -203,11 +203,11 @@ def _unpickled(path: Path, key: str | None) -> State:
     return replace(_of_dict(loaded, "torch", str(path)), notes=note)
 
 
-def _guess(found: Checkpoint) -> str:
-    told = {"pt": "torch", "ms": "mindspore", "mindspore": "mindspore"}.get(found.metadata.get("format", ""))
+def _guess(checkpoint: Checkpoint) -> str:
+    told = {"pt": "torch", "ms": "mindspore", "mindspore": "mindspore"}.get(checkpoint.metadata.get("format", ""))
     if told:
         return told
-    owns = {name.rpartition(".")[2] for name in found.stored}
+    owns = {name.rpartition(".")[2] for name in checkpoint.stored}
     if owns & {"gamma", "beta", "moving_mean", "moving_variance", "embedding_table"}:
         return "mindspore"
     return "torch"

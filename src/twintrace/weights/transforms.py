@@ -155,8 +155,8 @@ def apply(steps: Sequence[str], arrays: Sequence[Array], specs: Sequence[Spec]) 
 
 
 def _computed(function: Callable[..., Array], arrays: Sequence[Array], dtype: str) -> Array:
-    found = function(*(np.asarray(as_float(array, dtype)) for array in arrays))
-    return found if dtype in ("f32", "f64") else cast(found.astype(np.float32), "f32", dtype)
+    values = function(*(np.asarray(as_float(array, dtype)) for array in arrays))
+    return values if dtype in ("f32", "f64") else cast(values.astype(np.float32), "f32", dtype)
 
 
 def _lengths(v: Array, dim: int | None) -> Array:

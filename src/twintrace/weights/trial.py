@@ -117,5 +117,5 @@ class _Judge:
     def accuracy(self) -> tuple[float, str]:
         """(largest relative error, which function of which framework) of the elementary functions."""
         if self._accuracy is None:
-            self._accuracy = max((found for shop in self.workshops for found in shop.accuracy()), default=(0.0, ""))
+            self._accuracy = max((known for shop in self.workshops for known in shop.accuracy()), default=(0.0, ""))
         return self._accuracy
