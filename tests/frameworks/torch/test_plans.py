@@ -12,7 +12,7 @@ torch = pytest.importorskip("torch")
 
 import twintrace as tt  # noqa: E402
 from twintrace.collect import plans as collected  # noqa: E402
-from twintrace.frameworks.torch import adapter, digests, drafts, tensors, writes  # noqa: E402
+from twintrace.frameworks.torch import adapter, digests, drafts, plans, tensors, writes  # noqa: E402
 
 from . import plan_cases as cases  # noqa: E402
 
@@ -309,6 +309,57 @@ def test_a_mode_of_the_users_that_is_alone_is_not_switched_off():
         assert watching.may_be_off(torch.nn.Linear(2, 2), (torch.ones(2),))
     with Counting():
         assert not watching.may_be_off(torch.nn.Linear(2, 2), (torch.ones(2),))
+
+
+def test_the_recorders_own_questions_pass_no_mode(stand_in, tmp_path, monkeypatch):
+    """Not when a batch is read at the end of a backward pass, where the engine has the modes on, nor before a write."""
+    passed = []
+    pass_on = writes._WriteMode.__torch_function__
+    monkeypatch.setattr(
+        writes._WriteMode,
+        "__torch_function__",
+        lambda self, func, *given, **named: passed.append(func) or pass_on(self, func, *given, **named),
+    )
+    run = cases.Run("conv")
+    with Counting() as mode:
+        run.loss().backward()
+    with tt.record(tmp_path / "trace", run.net, level="module", keep="fingerprint") as rec:
+        for _ in range(5):
+            del passed[:]
+            run.loss().backward()
+            rec.step()
+    assert len(passed) < mode.count
+
+
+@pytest.mark.parametrize("level", ["module", "api"])
+def test_tensors_are_handed_over_many_at_a_time(stand_in, tmp_path, monkeypatch, level):
+    taken = []
+    take = digests.DeviceDigests.take
+    monkeypatch.setattr(
+        digests.DeviceDigests, "take", lambda self, *columns: taken.append(len(columns[0])) or take(self, *columns)
+    )
+    cases.record(tmp_path / "trace", cases.plain, level=level, keep="fingerprint")
+    assert 40 < max(taken) <= plans._BEHIND
+    assert sum(taken) > 8 * len(taken)
+
+
+def test_what_is_not_settled_is_found_before_a_write():
+    """By its address, among few; among many all are settled."""
+    settled = []
+
+    class Behind:
+        addresses, _settled, count = [0, 100, 200, 300], 1, 3
+        is_behind = True
+        settle = lambda self: settled.append(True)  # noqa: E731
+
+    for start, end, found in ((0, 100, False), (100, 101, True), (150, 201, True), (250, 400, False)):
+        del settled[:]
+        plans.Follower.settle_within(Behind(), start, end)
+        assert bool(settled) is found
+    many = Behind()
+    many.addresses, many.count = list(range(100, 100 + 2 * plans._ASKED)), 2 * plans._ASKED
+    plans.Follower.settle_within(many, 0, 1)
+    assert settled
 
 
 def test_the_mode_that_sees_writes_is_there_only_while_something_waits(stand_in, tmp_path):

@@ -50,6 +50,23 @@ if known is not {x} and (known.__class__ is not ref or known() is not {x}):
     f.recognise({s}, {x})
 elif {x}._version != versions[{n}] or {x}.data_ptr() != addresses[{n}] or {x}.requires_grad is not {g}:
     raise Departed"""
+_KNOWN_AGAIN = """\
+if (
+    not {alike}({x}) or table.get(({x}.data_ptr(), {k})) != {n} or {x}._version != versions[{n}]
+    or not f.is_known({n}, {x})
+):
+    raise Departed"""
+_GIVEN = """\
+known, address = seen[{n}], {x}.data_ptr()
+key = address, {k}
+if (
+    known.__class__ is not ref or known() is not {x} or {n} not in f.ahead or f.count != {n} or key in table
+    or address != addresses[{n}] or {x}._version != versions[{n}] or not {alike}({x})
+):
+    f.meet({s}, {x})
+else:
+    f.ahead.discard({n})
+    table[key], f.count = {n}, {n} + 1"""
 _NEW = """\
 if f.count != {n} or not {alike}({x}):
     raise Departed
@@ -165,20 +182,21 @@ class _Text:
             self.add("told = True")
 
     def _tensor(self, sight: Sight, x: str) -> None:
-        if not sight.spec.elsewhere or (sight.is_new and sight.is_given):
+        if not sight.spec.elsewhere:
             self.add(f"f.{'meet' if sight.is_new else 'recognise'}({self.given(sight)}, {x})")
+        elif sight.is_new and sight.is_given:
+            self._piece(_GIVEN, x, n=sight.number, s=sight, k=sight.spec.number, alike=sight.is_alike)
         elif sight.is_new:
             # In a backward pass an alias is held, as in `DeviceDigests.submit`.
-            held = f"{x}.detach()" if self._is_backward else x
-            names = {"n": sight.number, "alike": sight.is_alike, "k": sight.spec.number}
-            self._piece(_NEW, x, held=held, **{name: self.given(value) for name, value in names.items()})
+            piece = _NEW.replace("{held}", "{x}.detach()" if self._is_backward else "{x}")
+            self._piece(piece, x, n=sight.number, k=sight.spec.number, alike=sight.is_alike)
         elif self._is_backward:  # an object of its own each time
-            self.add(f"f.recognise({self.given(sight)}, {x})")
+            self._piece(_KNOWN_AGAIN, x, n=sight.number, k=sight.spec.number, alike=sight.is_alike)
         else:
-            names = {"n": sight.number, "s": sight, "g": sight.grad}
-            self._piece(_KNOWN, x, **{name: self.given(value) for name, value in names.items()})
+            self._piece(_KNOWN, x, n=sight.number, s=sight, g=sight.grad)
 
-    def _piece(self, piece: str, x: str, **names: str) -> None:
+    def _piece(self, piece: str, x: str, **given: Any) -> None:
+        names = {name: self.given(value) for name, value in given.items()}
         self.add(*piece.format(x=x, **names).splitlines())
 
     def function(self, parameters: str) -> Callable[..., Any]:

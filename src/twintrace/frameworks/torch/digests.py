@@ -118,14 +118,15 @@ class DeviceDigests:
         self._follower: Any = None  # who follows it
         self.bound = 0
         """Bytes of tensors that may be seen before they are settled."""
-        self._is_watched = False  # has somebody been told that something waits?
+        self.is_watched = False
+        """Has somebody been told that something waits?"""
         self._ahead: set[int] = set()  # numbers of tensors that were read before they are seen
         self._ahead_in: dict[int, list[int]] = {}  # by storage: the numbers of those in it
         self.overwritten: set[int] = set()
         """Tickets of this step that were copied because somebody was about to write to them."""
         self._where: tuple[torch.device, int] | None = None  # where such a step runs
         self._raw_stream: Callable[[int], int] | None = None
-        self._device_index = self._plan_stream = 0
+        self._device_index = 0
         self._lock = threading.RLock()  # that end is told by the engine, in a thread of its own
 
     @property
@@ -194,7 +195,7 @@ class DeviceDigests:
         entry = Entry(address, nbytes, dtype, walk, body, memory, end, version, ticket)
         self._kinds.append((dtype, nbytes))
         if not self._count:
-            self._begin_waiting()
+            self.watch()
         place.entries.append(entry)
         self._count += 1
         beside = self._storages.get(storage)
@@ -209,8 +210,12 @@ class DeviceDigests:
 
     # --- a step that follows a plan -------------------------------------------------------------------------------------
 
-    def follow(self, script: Any, follower: Any) -> None:
-        """The next tickets are those of a plan (`plans.Script`), whose tensors come by `take`, when they are settled."""
+    def follow(self, script: Any, follower: Any) -> set[int]:
+        """The next tickets are those of a plan (`plans.Script`), whose tensors come by `take`, when they are settled.
+
+        Returns:
+            Numbers of tensors that are read ahead; those are taken out that somebody writes to.
+        """
         self._script, device, stream = script, script.device, 0
         self._follower = follower
         self._kinds = list(script.kinds)
@@ -218,10 +223,11 @@ class DeviceDigests:
         if device.type == "cuda":
             self._raw_stream, self._device_index = torch._C._cuda_getCurrentRawStream, device.index
             stream = self._raw_stream(device.index)
-        self._where, self._plan_stream = (device, stream), stream
+        self._where = device, stream
         if (device, stream) not in self._places:
             self._open(device, stream)
         self.bound = self._limit // 8
+        return self._ahead
 
     def unfollow(self, follower: Any) -> None:
         """Nothing more comes of this follower."""
@@ -235,12 +241,15 @@ class DeviceDigests:
             self._script, self._kinds = script, [*kinds, *self._kinds[len(kinds) :]]
             self._ahead.clear()  # the numbers to come are other tensors
 
-    def check(self) -> None:
-        """A tensor of a plan is seen here and begins to wait. RuntimeError where that is not where the plan runs."""
-        if self._raw_stream is not None and self._raw_stream(self._device_index) != self._plan_stream:
-            raise RuntimeError("on another stream than planned")  # a graph is captured on a stream of its own
-        if not self._is_watched:
-            self._begin_waiting()
+    def stream(self) -> int:
+        """The present stream where the plan runs."""
+        return 0 if self._raw_stream is None else self._raw_stream(self._device_index)
+
+    def watch(self) -> None:
+        """Something begins to wait: from now on somebody must tell before memory is written to."""
+        self.is_watched = True
+        for watch in WATCHES:
+            watch()
 
     def end_with(self, task: int) -> None:
         """All is read at the end of this backward pass."""
@@ -285,10 +294,8 @@ class DeviceDigests:
                 self._flush()
 
     def read_ahead(self, found: Sequence[tuple[int, Tensor, int, int, int, int]]) -> None:
-        """Tensors of a plan (as `take` has them) that it will see later: read at once, in one batch. Until then `is_ahead` says
-        whether somebody has written to them.
-        """
-        self.check()
+        """Tensors of a plan (as `take` has them) that it will see later: read at once, in one batch."""
+        self.watch()
         self._ahead_in.clear()
         for start in range(0, len(found), MAX_ENTRIES):
             self.take(*map(list, zip(*found[start : start + MAX_ENTRIES], strict=True)))
@@ -297,19 +304,6 @@ class DeviceDigests:
             self._ahead_in.setdefault(storage, []).append(number)
         if self._ahead:
             self._flush()
-
-    def is_ahead(self, number: int) -> bool:
-        """Was this tensor read ahead, and has nobody written to it?"""
-        if number in self._ahead:
-            self._ahead.discard(number)
-            return True
-        return False
-
-    def _begin_waiting(self) -> None:
-        """From now on somebody must tell before memory is written to."""
-        self._is_watched = True
-        for watch in WATCHES:
-            watch()
 
     def _promote(self) -> None:
         """Tensors of a plan become entries like others, which are found by their storage."""
@@ -430,14 +424,28 @@ class DeviceDigests:
 
     def holds(self, tensors: Iterable[Any]) -> bool:
         """Does something wait in the memory of one of these, which are about to be written to?"""
+        taken, others, found = self._taken_storages, self._storages, list(tensors)
         with _alone():
-            self._settle()
-            taken, others, storage = self._taken_storages, self._storages, looking.storage
-            keys = [storage(tensor) for tensor in tensors]
+            self._settle_those_in(found)
+            keys = [looking.storage(tensor) for tensor in found]
         if self._ahead:
             for key in keys:
                 self._ahead.difference_update(self._ahead_in.get(key, ()))
         return any(key in taken or key in others for key in keys)
+
+    def _settle_those_in(self, tensors: Sequence[Any]) -> None:
+        """Tensors of a plan that may lie in the memory of one of these are to be found among those that wait."""
+        follower = self._follower
+        if follower is None or not follower.is_behind:
+            return
+        for tensor in tensors:
+            try:
+                memory = tensor.untyped_storage()
+                start = memory.data_ptr()
+            except (RuntimeError, NotImplementedError, ValueError):  # a sparse one, one of the user's class
+                follower.settle()
+                return
+            follower.settle_within(start, start + memory.nbytes())
 
     def before_write(self, tensors: Iterable[Any]) -> None:
         """These are about to be written to: what waits in their memory is read now, or kept as a copy that waits instead."""
@@ -500,7 +508,7 @@ class DeviceDigests:
         with _alone():  # the engine calls this, where modes are on, and each question to a tensor would pass them
             self._settle()
             self._ahead.clear()
-            self._is_watched = False
+            self.is_watched = False
             self._flush(then_wait)
 
     def _settle(self) -> None:

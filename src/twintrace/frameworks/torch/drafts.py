@@ -221,10 +221,13 @@ class Event:
         own = (*sights_of([item for _, items in self.kept for item in items]), *self.parameters[1], *self.buffers[1])
         return [*(sight for sight in own if sight is not None), *self.sights()]
 
+    def later_sights(self) -> list[Sight]:
+        """Arguments that a call has written to, as they are afterwards; the gradient."""
+        return [sight for _, sight in self.after] + ([self.sight] if self.sight else [])
+
     def signature(self) -> Any:
         """Equal for events that cannot be told apart by what is compared."""
-        sights = self.own_sights()
-        sights += [sight for _, sight in self.after] + ([self.sight] if self.sight else [])
+        sights = [*self.own_sights(), *self.later_sights()]
         return (
             self.kind, self.id, self.key, self.name, self.type, self.text, self.phase, self.thread, self.depth, self.place,
             self.state, self.mark, [(sight.number, sight.is_new, id(sight.spec.facts)) for sight in sights],
@@ -544,6 +547,9 @@ class Script:
         }
         self.is_given = [number in given for number in range(len(specs))]
         """Is it an argument, of which nothing was known when it was seen first?"""
+        sights = [sight for event in events for sight in (*event.own_sights(), *event.later_sights())]
+        self.again = {sight.number for sight in sights if not sight.is_new}
+        """Numbers of tensors that are seen more than once."""
         self.plain = {
             n for n, spec in enumerate(specs) if spec.elsewhere and spec.span and n not in given and n not in shared
         }

@@ -105,6 +105,6 @@ def _target(node: Any, number: int) -> Key:
 
 
 def _add(total: Tensor | None, gradient: Tensor) -> Tensor:
-    with quiet(), torch.no_grad():
+    with quiet():  # neither wants a gradient, so none is made of the sum
         found = gradient.detach()
         return found if total is None else total + found

@@ -26,6 +26,7 @@ batch.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import lt
 from threading import get_ident
@@ -69,6 +70,8 @@ __all__ = ["ANCHORS", "HANDLERS", "Draft", "Follower", "caller", "draft_of", "wi
 
 _BEHIND = 128
 """Tensors that are asked for their storages in a row, at most."""
+_ASKED = 16
+"""Tensors that are looked through, before memory is written to, rather than settled."""
 _graph_task: Callable[[], int] = torch._C._current_graph_task_id
 
 
@@ -124,9 +127,14 @@ class Follower:
         self.lives: dict[Any, int] = {}
         self._voided = 0  # calls that write, in the order of the script, that are in `lives`
         self._met = 0  # numbers that were known before the present event
+        self._waiting = 0  # numbers that wait, or have been read
         self.threads: list[int | None] = [None] * MAX_THREADS
         self._arounds: list[Any] = [None] * MAX_THREADS  # by thread: the modules around it
         self._task = -1  # the backward pass at whose end all is read
+        self._stream: Callable[[], int] = int  # the present stream of the device
+        self._stream_then = 0
+        self.ahead: set[int] = set()
+        """Numbers of arguments that were read when the step began, and are what they were."""
         # By number, of arguments that were there at the beginning: version and address then.
         self._before: dict[int, tuple[int, int]] = {}
 
@@ -144,9 +152,7 @@ class Follower:
     def release(self) -> None:
         """Let go of the storages."""
         self._digests.unfollow(self)
-        release = looking.release
-        for hold in self.holds.values():
-            release(hold)
+        deque(map(torch.UntypedStorage._free_weak_ref, self.holds.values()), maxlen=0)
         self.holds = {}
 
     # --- events -------------------------------------------------------------------------------------------------------
@@ -192,7 +198,9 @@ class Follower:
                         if event.check(self, args, kwargs, module):
                             self._desk.retell(event, event, (args, kwargs or {}))
                         if self.count > self._met:
+                            self._look_around()
                             self._wait()
+                            self._met = self.count
                     if event.pushed is not None:
                         around.append(event.pushed)
                     self.at += 1
@@ -229,7 +237,9 @@ class Follower:
                         elif event.pres:
                             self._hook(event, output, gradients)
                         if self.count > self._met:
+                            self._look_around()
                             self._wait()
+                            self._met = self.count
                     if enter.pushed is not None:
                         del self._arounds[enter.thread][enter.depth :]
                     self.at += 1
@@ -244,35 +254,35 @@ class Follower:
         """
         done = 0
         with self._lock:
-            for is_sent, position, key in slots:
-                given = sent if is_sent else received
-                tensor = given[position] if position < len(given) else None
-                if tensor is not None and not self._gradient(key, tensor):
-                    break
-                done += 1
-        return done
+            while True:
+                try:
+                    self._look_around()
+                    for is_sent, position, key in slots[done:]:
+                        given = sent if is_sent else received
+                        tensor = given[position] if position < len(given) else None
+                        if tensor is not None:
+                            event = self.events[self.at]
+                            if event.key != key or self.threads[event.thread] != get_ident():
+                                self._expect(event, key)
+                            event.check(self, tensor)
+                            self._met = self.count
+                            self.at += 1
+                        done += 1
+                    if self.count > self._waiting:
+                        self._wait()
+                    return done
+                except Exception as error:  # noqa: BLE001 - whatever cannot be looked at is not as planned
+                    if not self._go_over(error):
+                        return done
 
     def gradient(self, key: Key, tensor: Tensor) -> bool:
         """A gradient has come. False: not as planned."""
-        with self._lock:
-            return self._gradient(key, tensor)
+        return self.gradients(((False, 0, key),), (), (tensor,)) == 1
 
-    def _gradient(self, key: Key, tensor: Tensor) -> bool:
-        while True:
-            try:
-                event = self.events[self.at]
-                if event.key != key:
-                    raise Departed
-                if self.threads[event.thread] != get_ident():
-                    self._thread(event)
-                event.check(self, tensor)
-                if self.count > self._met:
-                    self._wait()
-                self.at += 1
-                return True
-            except Exception as error:  # noqa: BLE001 - whatever cannot be looked at is not as planned
-                if not self._go_over(error):
-                    return False
+    def _expect(self, event: Event, key: Key) -> None:
+        if event.key != key:
+            raise Departed
+        self._thread(event)
 
     def forget(self, tensors: Sequence[Tensor]) -> bool:
         """These were written to. False: not as planned."""
@@ -305,7 +315,8 @@ class Follower:
         """The first event has come."""
         if not self._desk.begin():
             raise Departed
-        self._digests.follow(self.script, self)
+        self.ahead = self._digests.follow(self.script, self)
+        self._stream, self._stream_then = self._digests.stream, self._digests.stream()
         script, found = self.script, []
         for number, known in list(script.lasting.items()):
             tensor = known()
@@ -322,8 +333,8 @@ class Follower:
                     found.append((number, tensor, storage, room, address, version))
                     if storage not in self.holds:
                         self.holds[storage] = memory._weak_ref()
-                    self.storages[number] = storage
-                    script.rooms[number] = 0
+                    self.seen[number], self.storages[number], script.rooms[number] = known, storage, 0
+                    self.addresses[number], self.versions[number] = address, version
         self._digests.read_ahead(found)
 
     def _hook(self, event: Event, output: Any, gradients: Gradients | None) -> None:
@@ -386,22 +397,27 @@ class Follower:
         self.addresses[number], self.versions[number], self.table[key] = address, version, number
         self.count = number + 1
 
-    def _wait(self) -> None:
-        """Tensors of the present event are new: they wait from now on."""
-        first, last = self._met, self.count
-        script, digests = self.script, self._digests
-        digests.check()
+    def _look_around(self) -> None:
+        """Tensors may begin to wait here, and now."""
+        if self._stream() != self._stream_then:
+            raise Departed  # a graph is captured on a stream of its own
+        if not self._digests.is_watched:
+            self._digests.watch()
         task = _graph_task()
         if task != self._task and task != -1:
             self._task = task
-            digests.end_with(task)
+            self._digests.end_with(task)
+
+    def _wait(self) -> None:
+        """There are new tensors: they wait from now on."""
+        first, last, script = self._waiting, self.count, self.script
         if script.copied:
             for number in script.copied.intersection(range(first, last)):
                 if self.seen[number].__class__ is not ref:
-                    digests.copy(number, self.seen[number], self._copies)
+                    self._digests.copy(number, self.seen[number], self._copies)
         self._behind += script.rooms[first] if last == first + 1 else sum(script.rooms[first:last])
-        self._met = last
-        if self._behind > digests.bound or last - self._settled >= _BEHIND:
+        self._waiting = last
+        if self._behind > self._digests.bound or last - self._settled >= _BEHIND:
             self.settle()
 
     def _hold(self, number: int, memory: Any) -> int:
@@ -415,6 +431,12 @@ class Follower:
     def is_behind(self) -> bool:
         """Are there tensors that are seen and not settled?"""
         return self.count > self._settled
+
+    def settle_within(self, start: int, end: int) -> None:
+        """Settle, if a tensor that is not settled may lie between these addresses."""
+        behind = self.addresses[self._settled : self.count]
+        if len(behind) > _ASKED or any(start <= address < end for address in behind):
+            self.settle()
 
     def settle(self) -> None:
         """Ask the tensors that were seen for their storages, and hand them over to be read."""
@@ -431,37 +453,39 @@ class Follower:
                 self._voided += 1
 
     def _settle(self, first: int, last: int) -> None:
-        script, seen, holds = self.script, self.seen, self.holds
-        numbers = [number for number in range(first, last) if seen[number].__class__ in looking._PLAIN]
-        tensors = [seen[number] for number in numbers]
+        script, seen, again, holds = self.script, self.seen, self.script.again, self.holds
+        plain, numbers, tensors = looking._PLAIN, list(range(first, last)), seen[first:last]
+        if not plain.issuperset(map(type, tensors)):  # some were read ahead, or lie on the host
+            numbers = [number for number in numbers if seen[number].__class__ in plain]
+            tensors = [seen[number] for number in numbers]
         memories = [tensor.untyped_storage() for tensor in tensors]
         storages = [memory._cdata for memory in memories]
         rooms = [memory.nbytes() for memory in memories]
-        for number, tensor, memory, storage, room in zip(numbers, tensors, memories, storages, rooms, strict=True):
-            self.storages[number], seen[number], script.rooms[number] = storage, ref(tensor), room
+        for number, tensor, storage, room in zip(numbers, tensors, storages, rooms, strict=True):
+            self.storages[number], script.rooms[number] = storage, room
+            seen[number] = ref(tensor) if number in again else None
+        for storage, memory in zip(storages, memories, strict=True):
             if storage not in holds:
                 holds[storage] = memory._weak_ref()
-        if (
-            self._copies
-            or not script.plain.issuperset(numbers)
-            or any(map(lt, rooms, [script.spans[n] for n in numbers]))
-        ):
+        spans = [script.spans[number] for number in numbers]
+        if self._copies or not script.plain.issuperset(numbers) or any(map(lt, rooms, spans)):
             places = [
                 place
                 for place, number in enumerate(numbers)
-                if self._is_to_be_read(number, tensors[place], memories[place])
+                if self._is_to_be_read(number, rooms[place], memories[place])
             ]
             numbers, tensors, storages, rooms = (
                 [column[place] for place in places] for column in (numbers, tensors, storages, rooms)
             )
+        addresses, versions = self.addresses, self.versions
         self._digests.take(
-            numbers, tensors, storages, rooms, [self.addresses[n] for n in numbers], [self.versions[n] for n in numbers]
+            numbers, tensors, storages, rooms, [addresses[n] for n in numbers], [versions[n] for n in numbers]
         )
 
-    def _is_to_be_read(self, number: int, tensor: Any, memory: Any) -> bool:
+    def _is_to_be_read(self, number: int, room: int, memory: Any) -> bool:
         """Is this tensor, which is settled, to be read?"""
         script, span = self.script, self.script.spans[number]
-        base, address, room = script.shared.get(number), self.addresses[number], memory.nbytes()
+        base, address = script.shared.get(number), self.addresses[number]
         if not span:
             return False
         if base is not None and self._is_at(base, self.storages[number], address, self.versions[number]):
@@ -488,7 +512,10 @@ class Follower:
         elif number not in script.steady:
             script.steady.add(number)
         else:
-            return bool(self._digests.is_ahead(number))
+            self.seen[number] = None
+            if number in self.ahead:
+                self.ahead.discard(number)
+                return True
         return False
 
     def _is_at(self, number: int, storage: int, address: int, version: int) -> bool:
@@ -517,7 +544,7 @@ class Follower:
         """Another plan that begins alike is taken up; False where there is none, and the step departs."""
         if self.count > self._met:  # of this event
             self.count = self._met
-            self._settled = min(self._settled, self.count)
+            self._settled, self._waiting = min(self._settled, self.count), min(self._waiting, self.count)
             self._copies = {number: copied for number, copied in self._copies.items() if number < self.count}
             self.table = {key: number for number, key in enumerate(self._keys())}
             self.rows[self._met :] = range(self._met, len(self.rows))
