@@ -3,6 +3,7 @@
     python -m benchmarks.fleet                               16, 64 and 256 ranks of 10,000 records and 4 steps, on 1 and 2 cores
     python -m benchmarks.fleet --cases 256x2 1024x14         these ranks, on so many cores; at once, as far as there are cores
     python -m benchmarks.fleet --records 2500 --json FILE
+    python -m benchmarks.fleet --kinds fault                 only the run with a fault
 
 Runs are simulated (`simulated.py`): a recorded training, on every rank with numbers of its own. `equal` is a run beside itself,
 `fault` one in which a call of one rank gives something else in step 2, and all ranks follow by the gradients that they reduce. A
@@ -36,6 +37,7 @@ from twintrace.store.registry import open_trace
 
 ROOT = Path(__file__).resolve().parent.parent
 CASES = ("16x1", "64x1", "256x1", "16x2", "64x2", "256x2")
+KINDS = ("fault", "equal")
 MINUTES = 10.0
 MEMORY_MB = 2000.0
 LARGEST, MANY_CORES = 4096, 64
@@ -70,7 +72,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     folder = Path(tempfile.mkdtemp(prefix="twintrace-fleet-", dir=options.dir))
     try:
-        rows = list(run(folder, options.cases, options.records, options.steps))
+        rows = list(run(folder, options.cases, options.records, options.steps, options.kinds))
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     verdicts = judge(rows)
@@ -83,19 +85,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return int(any(row.error for row in rows) or any(verdict.met is False for verdict in verdicts))
 
 
-def run(folder: Path, cases: Sequence[tuple[int, int]], records: int, steps: int) -> Iterator[Row]:
+def run(
+    folder: Path, cases: Sequence[tuple[int, int]], records: int, steps: int, kinds: Sequence[str] = KINDS
+) -> Iterator[Row]:
     """Simulate each number of ranks, and compare it on so many cores: several at once, each on cores of its own."""
     base = folder / "base"
     record_base(base, records=records, steps=steps)
     for ranks in sorted({ranks for ranks, _ in cases}):
         began = time.perf_counter()
-        for name, fault in (("a", None), ("fault", Fault(ranks // 3, steps // 2))):
+        runs: list[tuple[str, Fault | None]] = [("a", None)]
+        runs += [("fault", Fault(ranks // 3, steps // 2))] if "fault" in kinds else []
+        for name, fault in runs:
             tasks = [range(first, min(first + 16, ranks)) for first in range(0, ranks, 16)]
             work = functools.partial(_written, base, folder / f"{name}{ranks}", ranks, fault)
             for done in Processes().run(work, tasks):
                 done.result()
         say(f"  {ranks} ranks written in {time.perf_counter() - began:.0f} s")
-    for kind in ("fault", "equal"):
+    for kind in kinds:
         waiting = [Row(kind, *case) for case in cases]
         while waiting:
             free = sorted(os.sched_getaffinity(0))
@@ -217,6 +223,7 @@ def _case(text: str) -> tuple[int, int]:
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cases", type=_case, nargs="+", default=[_case(text) for text in CASES])
+    parser.add_argument("--kinds", nargs="+", choices=KINDS, default=KINDS)
     parser.add_argument("--records", type=int, default=10_000)
     parser.add_argument("--steps", type=int, default=4)
     parser.add_argument("--dir", help="where the runs are written; 5.5 MB a rank and side")
