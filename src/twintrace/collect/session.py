@@ -492,6 +492,9 @@ class Session:
         if self.waits:
             self._quietly(self._observer.before_unseen)
 
+    def unseen(self) -> contextlib.AbstractContextManager[None]:
+        return unseen()
+
     def forget_everything(self) -> None:
         if self._writer:
             with self._lock:

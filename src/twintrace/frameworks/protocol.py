@@ -18,6 +18,7 @@ which framework it talks to.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias
@@ -144,6 +145,9 @@ class Sink(Protocol):
 
     def before_unseen(self) -> None:
         """Called before something that may write to anything: an optimizer's step, a graph's replay, memory that is given back."""
+
+    def unseen(self) -> AbstractContextManager[None]:
+        """Keeps the work of this thread out of the record: what a framework does to prepare itself is no part of the run."""
 
     def forget_everything(self) -> None:
         """Any tensor may have been written to, in a way that its version does not show."""

@@ -4,12 +4,13 @@
 
 Collectives are replaced on their module while recording, and put back: torch's function mode sees some of them, in some releases,
 and those it sees call themselves once more. With `async_op=True` the result is read in the user's own `wait()`; we never wait for
-them.
+them. A schedule of torch.distributed.pipelining rehearses its first step with other data, to learn shapes: that is not recorded.
 """
 
 from __future__ import annotations
 
 import functools
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -47,6 +48,10 @@ _WRITES: dict[str, tuple[str, ...]] = {
     "batch_isend_irecv": (),
     "barrier": (),
 }
+
+
+_REHEARSALS = (("PipelineScheduleSingle", "_initialize_stage"), ("PipelineScheduleMulti", "_initialize_stages"))
+"""Methods of schedules that run a stage, and send about what they find, before the first step."""
 
 
 def collective_token(value: Any) -> tuple[str, str] | None:
@@ -97,6 +102,11 @@ class Collectives:
             for place in (torch.distributed, distributed_c10d):
                 if original is not None and getattr(place, name, None) is original:
                     yield patch(place, name, functools.partial(self._reporting, name, writes))
+        schedules = sys.modules.get("torch.distributed.pipelining.schedules")
+        for owner, name in _REHEARSALS:
+            kind = getattr(schedules, owner, None)
+            if hasattr(kind, name):
+                yield patch(kind, name, self._unseen_layer)
         yield self._leave_the_rest
         yield patch(torch.distributed.Work, "wait", self._waiting_layer)
 
@@ -127,6 +137,15 @@ class Collectives:
             return result
 
         return collective
+
+    def _unseen_layer(self, original: Any) -> Any:
+        @functools.wraps(original)
+        def rehearse(*args: Any, **kwargs: Any) -> Any:
+            self._sink.before_unseen()
+            with self._sink.unseen():
+                return original(*args, **kwargs)
+
+        return rehearse
 
     def _waiting_layer(self, original: Any) -> Any:
         def wait(this: Any, *args: Any, **kwargs: Any) -> Any:
