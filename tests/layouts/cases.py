@@ -21,31 +21,8 @@ import nets
 import torch
 import torch.distributed as dist
 import torch.multiprocessing
+from registered import ALONE, CASES, case, part, plant
 from torch.nn.parallel import DistributedDataParallel
-
-Run = Callable[..., None]
-CASES: dict[int, dict[str, Run]] = {2: {}, 4: {}, 8: {}}
-
-
-def case(name: str, *worlds: int) -> Callable[[Run], Run]:
-    def add(run: Run) -> Run:
-        for world in worlds or (2,):
-            CASES[world][f"{name} {world}"] = run
-        return run
-
-    return add
-
-
-def plant(run: Callable[..., None], *mistakes: str, world: int = 2) -> None:
-    """Cases with mistakes, each of which is said to the run by its name."""
-    for mistake in mistakes:
-        case(mistake, world)(functools.partial(run, mistake=mistake))
-
-
-def part(rank: int, world: int) -> list[tuple[torch.Tensor, torch.Tensor]]:
-    """The rank's part of the batches."""
-    return [(tokens.chunk(world)[rank], targets.chunk(world)[rank]) for tokens, targets in nets.batches()]
-
 
 # --- tensor parallel --------------------------------------------------------------------------------------------------
 
@@ -189,7 +166,7 @@ def _one_dropout(path: str) -> None:
     nets.train(model, nets.batches(), path)
 
 
-ALONE: dict[str, Callable[[str], None]] = {
+ALONE |= {
     "one dropout": _one_dropout,
     "experts": _experts,
     "tied": lambda path: nets.train(_tied(nets.whole()), nets.batches(), path),
@@ -200,7 +177,6 @@ ALONE: dict[str, Callable[[str], None]] = {
     "updated after each micro-batch": functools.partial(_updated_between),
     "gradients cleared between micro-batches": functools.partial(_updated_between, clears=True),
 }
-"""Runs on one rank."""
 
 
 # --- data parallel ----------------------------------------------------------------------------------------------------
@@ -473,20 +449,21 @@ def _tied(model: nets.Model) -> nets.Model:
 def _tied_pipeline(path: str, rank: int, world: int, *, reduce: bool) -> None:
     """The head is on the last rank, the embedding on the first; their gradients are added up."""
     stage = nets.Stage(_tied(nets.whole()), rank, world)
+    ends = dist.new_group([0, world - 1])
 
     def after() -> None:
-        if reduce:
-            dist.all_reduce((stage.head or stage.embedding).weight.grad)
+        if reduce and rank in (0, world - 1):
+            dist.all_reduce((stage.head or stage.embedding).weight.grad, group=ends)
 
     nets.train_pipeline(stage, nets.batches(), path, 2, after=after)
 
 
-@case("tied pipeline")
+@case("tied pipeline", 2, 4)
 def tied_pipeline(path: str, rank: int, world: int) -> None:
     _tied_pipeline(path, rank, world, reduce=True)
 
 
-@case("tied weights not reduced over the stages")
+@case("tied weights not reduced over the stages", 2, 4)
 def tied_mistake(path: str, rank: int, world: int) -> None:
     _tied_pipeline(path, rank, world, reduce=False)
 
@@ -568,6 +545,11 @@ def fsdp_again(path: str, rank: int, world: int) -> None:
 @case("fsdp added up")
 def fsdp_added(path: str, rank: int, world: int) -> None:
     _fsdp(path, rank, world, added=True)
+
+
+importlib.import_module("cases_attention")
+importlib.import_module("cases_collectives")
+importlib.import_module("cases_numbered")
 
 
 def work(rank: int, world: int, port: int, out: str, names: list[str]) -> None:

@@ -128,6 +128,11 @@ def reduced(x: Tensor, group) -> Tensor:
     return _Moved.apply(x, group, _add_up, _same)
 
 
+def averaged(x: Tensor, group) -> Tensor:
+    """Mean over the ranks forward; backward the mean of what comes back to them, as the adjoint has it."""
+    return _Moved.apply(x / dist.get_world_size(group), group, _add_up, _add_up)
+
+
 def gathered(x: Tensor, group) -> Tensor:
     """All positions forward; backward the gradients are added up and each rank keeps its positions."""
     return _Moved.apply(x, group, _all_pieces, _own_piece_of_sum)

@@ -29,6 +29,7 @@ WHOLE = np.arange(8 * 12, dtype=np.float32).reshape(8, 12)
         (Mesh((2,)), (shard(1, 3),)),
         (Mesh((2, 2)), (shard(0), shard(1))),
         (Mesh((2, 2)), (shard(0), shard(0))),
+        (Mesh((2, 2)), (shard(1, 3), shard(1, 3))),
         (Mesh((2, 2)), (REPLICATE, shard(1))),
         (Mesh((2, 2)), (shard(1), REPLICATE)),
     ],

@@ -159,7 +159,7 @@ def compare(
             which = f"{counted(len(left_out), 'step')} of ranks {spans(rank for _, rank in left_out)}"
             comparison = replace(comparison, remarks=(f"Not compared, only on one side: {which}.", *comparison.remarks))
     told = [
-        *(unlike_models(recorded) if traces is not recorded else ()),
+        *(unlike_models(traces) if traces is not recorded else ()),
         *not_there(traces, steps, ranks),
         *zoomed(traces),
         *([unused.sentence()] if unused is not None else []),

@@ -70,6 +70,8 @@ class WholeTrace(Trace):
                 self._micro_batches(step),
                 self._found[max(earlier)].parameters if earlier else None,
                 self._declared,
+                self._held(),
+                self._first(),
             )
         return self._found[step]
 
@@ -94,6 +96,25 @@ class WholeTrace(Trace):
                     f"{self.path}: step {step} was not compared, because {'rank' if len(ranks) == 1 else 'ranks'} "
                     f"{', '.join(map(str, ranks[:6]))}{' …' if len(ranks) > 6 else ''} did not record it."
                 )
+
+    @functools.cached_property
+    def _first_step(self) -> int | None:
+        """The first step that both runs have: there weights have the bits that they began with."""
+        return min(set(self.steps) & set(self._other.steps), default=None)
+
+    def _held(self) -> Mapping[str, tuple[Spec, str | None]] | None:
+        """The other run's parameters in the first step, where it is on one rank."""
+        from ..layouts import parameters_of
+
+        step = self._first_step
+        return None if step is None or not self._is_beside_one(step) else parameters_of(self._other.journal(step, 0))
+
+    def _first(self) -> Sequence[Journal]:
+        return (
+            [self._trace.journal(self._first_step, rank) for rank in self.run_ranks]
+            if self._first_step is not None
+            else []
+        )
 
     def _put_together(self, step: int, rank: int) -> Journal:
         return cast(Journal, self.assembled(step).journal)
@@ -201,7 +222,13 @@ def unlike_models(traces: Sequence[Trace]) -> Iterator[str]:
     if not steps or traces[0].framework != traces[1].framework:
         return
     names: list[set[str]] = []
+    anew = False
     for trace in traces:
+        if isinstance(trace, WholeTrace) and (steps[0], 0) in trace.places:
+            assembled = trace.assembled(steps[0])
+            names.append(set(assembled.names))
+            anew = anew or assembled.is_numbered_anew
+            continue
         journals = (trace.journal(*place) for place in trace.places if place[0] == steps[0])
         calls = (call for journal in journals for call in journal.calls())
         held = (f"{call.site.name}.{name}" for call in calls for name in call.parameters)
@@ -209,7 +236,13 @@ def unlike_models(traces: Sequence[Trace]) -> Iterator[str]:
     for side, mine, other in (("left", names[0], names[1]), ("right", names[1], names[0])):
         alone = sorted(mine - other)
         if alone and other:
-            yield f"The two cannot be layouts of one model: the {side} alone holds {some(alone, 3)}."
+            if anew:
+                yield (
+                    f"The {side} alone holds {some(alone, 3)}: the ranks of the other number their modules anew, and which is "
+                    f"which is not told."
+                )
+            else:
+                yield f"The two cannot be layouts of one model: the {side} alone holds {some(alone, 3)}."
 
 
 def _held(journal: Journal) -> frozenset[tuple[str, Spec, str]]:

@@ -7,6 +7,7 @@
     meshes.py       the grid in which ranks lie, by their process groups
     microbatches.py micro-batches of a step, as if they were ranks
     pipelines.py    stages of a pipeline: ranks that make the same calls
+    numbering.py    modules that each stage numbers anew, under the other run's names
     merging.py      calls of the ranks that correspond to each other
     collectives.py  a collective as a function of the whole
     wholes.py       tensors of the ranks, and those that are put together of them
@@ -25,5 +26,6 @@ Nothing is judged here: a placement that is wrong shows as a call whose result i
 from .assembled import Assembled, assemble, leaves_of_ranks
 from .findings import Finding
 from .microbatches import count_of
+from .numbering import parameters_of
 
-__all__ = ["Assembled", "Finding", "assemble", "count_of", "leaves_of_ranks"]
+__all__ = ["Assembled", "Finding", "assemble", "count_of", "leaves_of_ranks", "parameters_of"]

@@ -27,9 +27,11 @@ from .inference import Inference
 from .merging import DIFFERENT, Merged, merge
 from .meshes import Mesh, mesh_of
 from .microbatches import split
+from .numbering import Held, parameters_of, renamed, renaming_of
 from .parts import Parts
 from .pipelines import drop_across_stages, join_stages, stages_by_sending, tie_stages
 from .placements import REPLICATE, Array, Part, Placements, put_together, told
+from .placing import NUMBERED_ANEW
 from .wholes import Placed, Reference, Wholes
 
 
@@ -118,8 +120,15 @@ class Assembled:
     """Placements of the parameters by their names in the model."""
     doubtful: Mapping[str, Placements] = field(default_factory=dict)
     """Placements of results that were inferred with doubt, by the addresses of their calls."""
+    names: frozenset[str] = frozenset()
+    """Names of the parameters, as the other run has them where that is known."""
     unmerged: tuple[str, ...] = ()
     """Parts that are not in the whole, a sentence each: calls that only some ranks make, gradients that nothing adds up."""
+
+    @property
+    def is_numbered_anew(self) -> bool:
+        """True if ranks hold other parameters under one name, and which is which is not told."""
+        return NUMBERED_ANEW in self.unplaced.values()
 
     def summary(self) -> str:
         """One sentence: the mesh, and how many tensors are what of the whole."""
@@ -146,6 +155,8 @@ def assemble(
     micro: int = 1,
     known: Mapping[str, Placements] | None = None,
     declared: Declared | None = None,
+    held: Held | None = None,
+    first: Sequence[Journal] = (),
 ) -> Assembled:
     """The journals of all ranks of a step as one.
 
@@ -157,6 +168,8 @@ def assemble(
         micro: micro-batches of the ranks for one batch of the other side.
         known: placements of parameters by their names in the model, where nothing else tells them.
         declared: mesh and placements that the user says.
+        held: parameters of the other side in its first step, by their names; None where it is on several ranks itself.
+        first: journals of the ranks in that step, whose parameters have the bits of the other side's; those of this step if none.
 
     Raises:
         UsageError: what the user says does not fit the ranks.
@@ -166,6 +179,12 @@ def assemble(
     groups = {group for journal in journals for group in journal.header.groups}
     mesh = _mesh(len(journals), groups, declared)
     stages = stages_by_sending(journals)
+    names = [renaming_of(parameters_of(journal), held) if held and any(stages) else {} for journal in first or journals]
+    journals = [renamed(journal, mapped) for journal, mapped in zip(journals, names, strict=True)]
+    own = {name.removeprefix("module.") for journal in journals for name in parameters_of(journal)}
+    theirs = {name.removeprefix("module."): spec for name, (spec, _) in (held or {}).items()}
+    # Ranks that count their modules anew have no name that the other side does not have.
+    strange = {spec for name, spec in theirs.items() if name not in own} if own <= theirs.keys() else set()
     if micro > 1:
         journals = [piece for journal in journals for piece in split(journal, micro)]
         stages = [stage for stage in stages for _ in range(micro)]
@@ -179,7 +198,7 @@ def assemble(
         number: Reference(tensor.spec.shape, values)
         for number, (tensor, values) in align(_raw(journals, merged)).items()
     }
-    inference = Inference(journals, merged, mesh, references, leaves, losses, known, declared)
+    inference = Inference(journals, merged, mesh, references, leaves, losses, known, declared, strange)
     inference.run()
     ranks = [journal.header.rank for journal in journals]
     found = findings_of(inference, merged, ranks, micro)
@@ -212,6 +231,7 @@ def assemble(
             for number in outputs_of(call).values()
             if number in inference.placed and inference.placed[number].confidence < 1
         },
+        frozenset(own),
         tuple(unmerged),
     )
 
@@ -275,7 +295,7 @@ def _raw(journals: Sequence[Journal], merged: Merged) -> Side:
     """The merged calls with the first rank's tensors, by the numbers of their groups; bits only where all ranks have them."""
 
     def tensor(number: int) -> Tensor:
-        found = [journals[place].tensor(item) for place, item in merged.groups[number]]
+        found = [journals[place if place >= 0 else ~place].tensor(item) for place, item in merged.groups[number]]
         same = len({(item.fingerprint, item.spec) for item in found}) == 1
         first = replace(found[0], id=number, parts={}, payload=None)
         return first if same else replace(first, fingerprint=None, statistics=None)

@@ -74,7 +74,7 @@ def in_blocks(
 ) -> Placements | None:
     """The same cut from several blocks of the axis, where that is nearer."""
     axes = [axis for axis, item in enumerate(parts) if item.part is Part.SHARD]
-    if len(axes) != 1:
+    if len({parts[axis] for axis in axes}) != 1:
         return None
     item = parts[axes[0]]
     lengths = {shape[item.axis] for shape in wholes.shapes(group)}
@@ -85,7 +85,7 @@ def in_blocks(
     for blocks in range(2, min(local, _BLOCKS) + 1):
         if local % blocks:
             continue
-        tried = tuple(shard(item.axis, blocks) if axis == axes[0] else other for axis, other in enumerate(parts))
+        tried = tuple(shard(item.axis, blocks) if axis in axes else other for axis, other in enumerate(parts))
         apart = distance(wholes, group, tried, reference)
         if apart is not None and apart * _CLOSER < best:
             best, found = apart, tried

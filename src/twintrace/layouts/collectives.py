@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from ..model.records import Call
 from ..model.values import Nest, TensorRef, Token, Value, leaves
 from .meshes import Mesh
-from .placements import Part, Placements
+from .placements import Part, Placements, shard
 
 PREFIXES = ("torch.distributed.", "_c10d_functional.")
 REDUCING = frozenset(("all_reduce", "reduce_scatter", "reduce_scatter_tensor", "reduce_scatter_single"))
@@ -80,25 +80,27 @@ def _functional(call: Call, name: str, mesh: Mesh) -> Collective | None:
     return Collective(call, name, tuple(taken), tuple(made), (0,) if mesh.rank_axes == (0,) else None, operation)
 
 
-def _axes(call: Call, mesh: Mesh) -> tuple[int, ...] | None:
+def groups_of(call: Call) -> list[list[int]]:
+    """Ranks of the process groups that a merged call names: one group, or those of the ranks where they name others."""
     for value in (*call.args, *call.kwargs.values()):
-        if isinstance(value, Token) and value.kind == "group":
-            ranks = [int(item) for item in value.text.split(",") if item.isdigit()]
-            return mesh.axes_of(ranks)
-        if isinstance(value, Token) and "," in value.text and value.kind == "ranks":
-            return None if "group" not in value.text else _axes_of_each(value.text, mesh)
-        if isinstance(value, Token) and value.kind == "opaque" and "ProcessGroup" in value.text:
-            return None
-    return mesh.rank_axes
+        if isinstance(value, Token) and (value.kind == "group" or (value.kind == "ranks" and "group" in value.text)):
+            return [
+                [int(item) for item in "".join(sign if sign.isdigit() else " " for sign in part).split()]
+                for part in value.text.split(" | ")
+            ]
+    return []
 
 
-def _axes_of_each(text: str, mesh: Mesh) -> tuple[int, ...] | None:
-    """Groups that are others on other ranks, as a rule the rows of a mesh."""
-    found = set()
-    for part in text.split(" | "):
-        ranks = [int(item) for item in "".join(sign if sign.isdigit() else " " for sign in part).split()]
-        found.add(mesh.axes_of(ranks))
-    return found.pop() if len(found) == 1 else None
+def _axes(call: Call, mesh: Mesh) -> tuple[int, ...] | None:
+    found = {mesh.axes_of(ranks) for ranks in groups_of(call)}  # as a rule the rows of a mesh
+    if found:
+        return found.pop() if len(found) == 1 else None
+    tokens = [value for value in (*call.args, *call.kwargs.values()) if isinstance(value, Token)]
+    unknown = any(
+        (token.kind == "opaque" and "ProcessGroup" in token.text) or (token.kind == "ranks" and "," in token.text)
+        for token in tokens
+    )
+    return None if unknown else mesh.rank_axes
 
 
 def _source(call: Call) -> int | None:
@@ -190,13 +192,14 @@ def _function(found: Collective, placements: Callable[[int], Placements | None],
         factor = factors.get((found.operation, one))
         return None if factor is None else f"times {factor!r}"
     if found.name in ("all_gather_into_tensor", "all_gather_single") and two is Part.REPLICATE:
-        axis = before[found.axes[0]].axis
-        return "times 1.0" if one is Part.SHARD and axis == 0 and len(found.axes) == 1 else None
+        # Along several axes of the mesh the ranks lie in their order, row by row, and so do the pieces.
+        return "times 1.0" if one is Part.SHARD and all(before[axis] == shard(0) for axis in found.axes) else None
     if found.name == "all_gather" and two is Part.REPLICATE and one is Part.SHARD and len(found.axes) == 1:
         return f"pieces {len(found.made)} along {before[found.axes[0]].axis}"
-    if found.name in ("reduce_scatter_tensor", "reduce_scatter_single") and two is Part.SHARD and len(found.axes) == 1:
+    if found.name in ("reduce_scatter_tensor", "reduce_scatter_single") and two is Part.SHARD:
         scaled = {Part.SUM: 1.0, Part.MEAN: float(ranks), Part.REPLICATE: float(ranks)}.get(one)
-        if scaled is None or after[found.axes[0]].axis != 0 or found.operation not in ("SUM", "AVG"):
+        ordered = all(after[axis] == shard(0) for axis in found.axes)
+        if scaled is None or not ordered or found.operation not in ("SUM", "AVG"):
             return None
         return f"times {scaled / ranks if found.operation == 'AVG' else scaled!r}"
     if found.name == "broadcast" and one is two is Part.REPLICATE:

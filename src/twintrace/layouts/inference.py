@@ -20,7 +20,7 @@ from ..model.values import TensorRef, tensor_slots
 from ..model.values import leaves as leaves_of
 from ..operations.sides import inputs_of, outputs_of
 from .collectives import COLLECTING, Collective, as_function, collective_of
-from .merging import renumbered
+from .merging import Member, renumbered, renumbered_call
 from .placements import (
     MEAN,
     REPLICATE,
@@ -54,7 +54,12 @@ class Inference(Placing):
             for value in values:
                 self._place_gradient(group, value)
         for call in later:  # a backward pass that was written by hand, and what is done to gradients before the update
-            self._place_call(call)
+            taken = [number for number in inputs_of(call).values() if number in waiting]
+            why = next((self.unplaced[number] for number in taken if number in self.unplaced), None)
+            if why is None:
+                self._place_call(call)
+            else:  # what is made of a gradient that is none of the whole is none either
+                self.unplaced |= dict.fromkeys(outputs_of(call).values(), why)
         for call in calls:
             if call.site.phase is Phase.UPDATE:
                 self._place_update(call)
@@ -62,6 +67,7 @@ class Inference(Placing):
             if found is not None:
                 self.calls[call.id] = as_function(found, self.placements, self.factor, self.mesh)
         self._leave_out_backward(calls)
+        self._leave_out_joined(calls)
         for number in self._dropped:
             self.calls.pop(number, None)
         self.unplaced = {group: why for group, why in self.unplaced.items() if group not in self.placed}
@@ -98,6 +104,34 @@ class Inference(Placing):
         }
         told.update(gradient.tensor for call in self.calls.values() for gradient in call.gradients)
         self.unplaced = {group: why for group, why in self.unplaced.items() if group in told}
+
+    def _leave_out_joined(self, calls: Sequence[Call]) -> None:
+        """Takes out calls that put the micro-batches together, as schedules of pipelines do with their results: what they give is,
+        bit by bit, the whole of what they take one by one.
+        """
+        if not self.mesh.micro:
+            return
+        micro = self.mesh.shape[-1]  # of one rank all have one journal
+        cut: dict[Member, set[int]] = {}
+        for group in self._made & self.placed.keys():
+            if any(item.part is Part.SHARD for item in self.placed[group].placements):
+                for place, number in self.merged.groups[group]:
+                    cut.setdefault((place // micro, number), set()).add(group)
+        same: dict[int, int] = {}
+        for call in calls:
+            taken, made = list(inputs_of(call).values()), list(outputs_of(call).values())
+            if call.parent is not None or len(taken) < 2 or len(made) != 1:
+                continue
+            members = [self.merged.groups[number][0] for number in taken]
+            sources = [cut.get((place // micro, number), set()) for place, number in members]
+            result = self.ranks_of(made[0])[0]
+            for group in set.intersection(*sources) - {*made}:
+                whole = self.whole(group)
+                if (whole.spec, whole.fingerprint) == (result.spec, result.fingerprint) and whole.fingerprint:
+                    same[made[0]] = group
+                    self.calls.pop(call.id, None)
+        if same:
+            self.calls = {number: renumbered_call(call, same) for number, call in self.calls.items()}
 
     def _is_same_whole(self, one: int, two: int) -> bool:
         """True if two wholes differ by the rounding of adding them up over the ranks, at most."""
@@ -178,8 +212,6 @@ class Inference(Placing):
         if before is None or collective.axes is None or collective.name not in COLLECTING:
             return False
         scatters = collective.name.startswith("reduce_scatter")
-        if scatters and len(collective.axes) > 1:
-            return False
         if not scatters and not all(self.is_copy(group, axis) for axis in collective.axes):
             return False
         parts = list(before.placements)
@@ -205,7 +237,11 @@ class Inference(Placing):
                     yield call, gradient.role, gradient.tensor, value
 
     def _place_gradient(self, group: int, value: int) -> None:
-        if group in self.placed or value not in self.placed:
+        if group in self.placed:
+            return
+        if value not in self.placed:
+            if value in self.unplaced and value in self._parameters:
+                self.unplaced[group] = self.unplaced[value]
             return
         shape = self.whole(value).spec.shape
         own = self.placed[value].placements
@@ -241,6 +277,7 @@ class Inference(Placing):
         slots = dict(tensor_slots(call.args, call.kwargs))
         made = {slot: leaf.id for slot, leaf in leaves_of(call.output) if isinstance(leaf, TensorRef)}
         parameters = {slot.rpartition(".")[2]: number for slot, number in slots.items() if slot.startswith("0.")}
+        self._updated.update(parameters.values())
         for slot, number in (*slots.items(), *made.items()):
             if number in self.placed or self._place_plainly(number):
                 continue
@@ -253,6 +290,9 @@ class Inference(Placing):
                 None,
             )
             owner = parameters.get(place) if place is not None else None
+            if owner is not None and owner in self.unplaced and owner not in self.placed:
+                self.unplaced[number] = self.unplaced[owner]
+                continue
             if owner is None or owner not in self.placed:
                 self._place_leaf(number)
                 continue

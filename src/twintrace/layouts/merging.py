@@ -20,7 +20,7 @@ from ..store.trace import Journal
 from .meshes import Mesh
 
 Member = tuple[int, int]
-"""Position of a journal, and the number of a tensor in it."""
+"""Position of a journal, and the number of a tensor in it; `~position` for no part of a sum, of the shape of that tensor."""
 Group = tuple[Member, ...]
 """One tensor on the ranks, in their order."""
 Address = tuple[str, str, str, str, int]
@@ -319,3 +319,13 @@ def renumbered(value: Value, numbers: Mapping[int, int]) -> Value:
     if isinstance(value, Nest):
         return Nest(value.kind, tuple((key, renumbered(item, numbers)) for key, item in value.items))
     return TensorRef(numbers.get(value.id, value.id)) if isinstance(value, TensorRef) else value
+
+
+def renumbered_call(call: Call, numbers: Mapping[int, int]) -> Call:
+    """A call that takes other tensors for some of its own."""
+    return replace(
+        call,
+        args=tuple(renumbered(value, numbers) for value in call.args),
+        kwargs={name: renumbered(value, numbers) for name, value in call.kwargs.items()},
+        parameters={name: numbers.get(number, number) for name, number in call.parameters.items()},
+    )

@@ -254,10 +254,11 @@ class Parts:
     def _steps(self, group: int, placements: Placements) -> list[Step]:
         """Steps that put the tensors of the ranks together, the last axis of the mesh first."""
         steps: list[Step] = []
-        shapes = self._inference.shapes(group)
+        shape = list(self._inference.shapes(group)[0])
         for length, item in zip(reversed(self._mesh.shape), reversed(placements), strict=True):
             if item.part is Part.SHARD:
-                steps.append((length, "cat", item.axis, _interleaved(item, length, shapes)))
+                steps.append((length, "cat", item.axis, _interleaved(item, length, shape[item.axis])))
+                shape[item.axis] *= length  # blocks are cut evenly
             else:
                 steps.append((length, _HOW[item.part], 0, ()))
         return steps
@@ -410,11 +411,14 @@ def _arguments_differ(call: Call) -> bool:
     )
 
 
-def _interleaved(item: Placement, count: int, shapes: Sequence[tuple[int, ...]]) -> tuple[tuple[int, int, int], ...]:
-    """Pieces in the order of the whole, where a rank has some of each of several blocks; nothing where it has one."""
+def _interleaved(item: Placement, count: int, size: int) -> tuple[tuple[int, int, int], ...]:
+    """Pieces in the order of the whole, where a rank has some of each of several blocks; nothing where it has one.
+
+    `size`: length of a piece along the axis that is cut.
+    """
     if item.blocks == 1:
         return ()
-    length = shapes[0][item.axis] // item.blocks
+    length = size // item.blocks
     return tuple((rank, block * length, length) for block in range(item.blocks) for rank in range(count))
 
 

@@ -9,15 +9,15 @@ of the stages are one update.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 
 from ..model.records import Call, Role
 from ..model.sites import Kind, Phase
 from ..model.values import Nest, TensorRef, Token, Value, leaves
 from ..store.trace import Journal
-from .collectives import collective_of
-from .merging import SENDING, Merged, renumbered
+from .collectives import collective_of, groups_of
+from .merging import SENDING, Merged, renumbered_call
 from .meshes import Mesh
 
 
@@ -122,15 +122,22 @@ def drop_across_stages(merged: Merged, mesh: Mesh, stages: Sequence[int]) -> Non
         axis for axis in mesh.rank_axes if any(len({stages[place] for place in line}) > 1 for line in mesh.lines(axis))
     }
 
+    micro = mesh.shape[-1] if mesh.micro else 1
+
     def spans(call: Call) -> bool:
         found = collective_of(call, mesh)
-        return found is not None and found.axes is not None and bool(across.intersection(found.axes))
+        if found is None:
+            return False
+        if found.axes is not None:
+            return bool(across.intersection(found.axes))
+        # A group that lies along no axis: the first and the last stage.
+        return any(len({stages[rank * micro] for rank in ranks}) > 1 for ranks in groups_of(call))
 
     merged.calls = [call for call in merged.calls if not spans(call)]
 
 
 def tie_stages(merged: Merged, bits: Callable[[int], object]) -> None:
-    """Makes one of a weight that the two stages of a pipeline hold each a copy of, in place: an embedding and the head tied to it.
+    """Makes one of a weight that two stages of a pipeline hold each a copy of, in place: an embedding and the head tied to it.
 
     Its gradient is the sum of what the stages send back to it. `bits` tells the bits of a group.
     """
@@ -156,7 +163,7 @@ def tie_stages(merged: Merged, bits: Callable[[int], object]) -> None:
             groups = [merged.groups[taken[item][1]][0] for item in (first, number)]
             merged.tied.append((taken[first][0], f"{one}, {two}", tuple(groups)))
     merged.calls = [
-        _without_parameters(call, numbers) if call.site.phase is Phase.UPDATE else _renumbered_call(call, numbers)
+        _without_parameters(call, numbers) if call.site.phase is Phase.UPDATE else renumbered_call(call, numbers)
         for call in merged.calls
     ]
     by_name = {gradient.slot: gradient for gradient in merged.gradients}
@@ -177,24 +184,17 @@ def _stage_of(merged: Merged, number: int) -> tuple[int, ...]:
 def _both(merged: Merged, one: int, two: int) -> int:
     """The group of a gradient of which each of two stages has a part."""
     own = {place: number for place, number in (*merged.groups[one], *merged.groups[two])}
-    group = tuple((place, own[place]) for place in range(len(merged.groups[one])) if place in own)
-    if len(group) < len(merged.groups[one]):
-        return one  # stages between them have no part of it
+    first = merged.groups[one][0]
+    # Stages between them have no part of it.
+    group = tuple(
+        (place, own[place]) if place in own else (~first[0], first[1]) for place in range(len(merged.groups[one]))
+    )
     merged.groups.append(group)
     return len(merged.groups) - 1
 
 
 def _listed(value: Value) -> list[int]:
     return [leaf.id for _, leaf in leaves(value) if isinstance(leaf, TensorRef)]
-
-
-def _renumbered_call(call: Call, numbers: Mapping[int, int]) -> Call:
-    return replace(
-        call,
-        args=tuple(renumbered(value, numbers) for value in call.args),
-        kwargs={name: renumbered(value, numbers) for name, value in call.kwargs.items()},
-        parameters={name: numbers.get(number, number) for name, number in call.parameters.items()},
-    )
 
 
 def _without_parameters(call: Call, numbers: Collection[int]) -> Call:

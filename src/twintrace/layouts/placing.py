@@ -48,6 +48,7 @@ from .placements import (
 from .wholes import DECLARED, SAID, Placed, Reference, Wholes, relative
 
 ITS_CALL = "its call"
+NUMBERED_ANEW = "each rank holds another parameter there: its modules are numbered anew on each rank"
 PIECES = "bit by bit pieces of what all ranks have"
 
 
@@ -63,6 +64,7 @@ class Placing(Wholes):
         losses: numbers at which the other side's backward pass begins.
         known: placements of parameters by their names in the model, where nothing else tells them.
         declared: placements that the user says.
+        strange: shapes of parameters of the other side whose names no rank has.
     """
 
     def __init__(
@@ -75,10 +77,11 @@ class Placing(Wholes):
         losses: Sequence[float] = (),
         known: Mapping[str, Placements] | None = None,
         declared: Declared | None = None,
+        strange: Collection[Spec] = (),
     ) -> None:
         super().__init__(journals, merged, mesh)
         self._losses, self._before = losses, known or {}
-        self._user = declared or Declared()
+        self._user, self._strange = declared or Declared(), strange
         self._declared: dict[int, tuple[str, Placements]] = {}
         """Groups of which the user says the placement: the pattern that fits, and what it says."""
         self._references, self._leaves = references, leaves
@@ -87,6 +90,8 @@ class Placing(Wholes):
         self.unproven: set[int] = set()
         """Calls whose results, put together, are not what the call computes for the whole."""
         self._parameters: set[int] = set()
+        self._updated: set[int] = set()
+        """Parameters as an optimizer takes them."""
         self._names: dict[str, int] = {}
         """Parameters of the modules by their names in the model."""
         self._gradients: dict[int, list[int]] = {}
@@ -224,6 +229,15 @@ class Placing(Wholes):
         bits = self.bits(group)
         return bits is not None and any(self.bits(other) == bits for other in self.unplaced if other in self._made)
 
+    def _is_of_other_modules(self, group: int) -> bool:
+        """True if what has one name on the ranks may be several parameters of the other side, whose names no rank has: experts that
+        each rank counts from nought. Copies that differ are told from those by nothing.
+        """
+        spec, reference = self.ranks_of(group)[0].spec, self._references.get(group)
+        is_parameter = group in self._parameters or group in self._updated
+        alike = reference is None or reference.shape == spec.shape
+        return is_parameter and spec in self._strange and alike and not any(self.copies(group))
+
     def _place_copy(self, group: int) -> bool:
         """As another group of the same bits on every rank: a tensor that came about unseen, a DTensor's own piece."""
         bits = self.bits(group)
@@ -258,6 +272,9 @@ class Placing(Wholes):
             return
         if self._is_copy_of_unplaced(group):
             self.unplaced[group] = "it is a copy of what cannot be placed"
+            return
+        if self._is_of_other_modules(group):
+            self.unplaced[group] = NUMBERED_ANEW
             return
         known = self._before.get(self.parameter_names().get(group, ""))
         if reference is not None:

@@ -89,7 +89,10 @@ class Wholes:
         return self._tensors[group]
 
     def member(self, place: int, number: int) -> Tensor:
-        """One tensor of one rank."""
+        """One tensor of one rank; of no part of a sum a tensor that has neither bits nor values of its own."""
+        if place < 0:
+            like = self.member(~place, number)
+            return replace(like, fingerprint=None, statistics=None)
         journal = self.journals[place]
         return _unwrapped(journal, journal.tensor(number))
 
@@ -100,7 +103,10 @@ class Wholes:
             return None
         places = [place for place, _ in self.merged.groups[group]]
         try:
-            return [self.journals[place].array(tensor) for place, tensor in zip(places, tensors, strict=True)]
+            return [
+                self.journals[place].array(tensor) if place >= 0 else np.zeros_like(self.journals[~place].array(tensor))
+                for place, tensor in zip(places, tensors, strict=True)
+            ]
         except (TwintraceError, OSError):
             return None
 

@@ -19,7 +19,14 @@ from ..inference import Inference
 from ..merging import Merged
 from .copies import copies_that_differ, draws_alike, settings_that_differ, shards_in_another_order, values_that_differ
 from .finding import Finding
-from .sums import added_on_every_rank, calls_of_some, copies_added_up, gradients_of_parts, sums_that_stay
+from .sums import (
+    added_on_every_rank,
+    calls_of_some,
+    copies_added_up,
+    gradients_not_scattered,
+    gradients_of_parts,
+    sums_that_stay,
+)
 from .updates import (
     gradients_between_stages,
     gradients_not_averaged,
@@ -48,6 +55,7 @@ def findings_of(inference: Inference, merged: Merged, ranks: Sequence[int], micr
         *added_on_every_rank(inference, merged),
         *sums_that_stay(inference, merged),
         *gradients_of_parts(inference, merged),
+        *gradients_not_scattered(inference, merged),
         *gradients_that_stay(inference, merged, ranks),
         *gradients_between_stages(inference, merged),
         *micro_batches_added(inference, merged, micro),
@@ -57,7 +65,7 @@ def findings_of(inference: Inference, merged: Merged, ranks: Sequence[int], micr
         *draws_alike(inference, merged),
         *tied_apart(inference, merged, ranks),
         *gradients_of_some(merged, ranks, micro),
-        *calls_of_some(inference, merged, ranks),
+        *calls_of_some(merged, ranks),
     ]
     parents = {call.id: call.parent for call in merged.calls}
 

@@ -10,12 +10,12 @@ from ...model.records import Call, Role
 from ...model.sites import Phase
 from ...operations.sides import inputs_of, outputs_of
 from ...store.arrays import as_float
-from ..collectives import collective_of
+from ..collectives import GATHERING, collective_of
 from ..inference import Inference
 from ..merging import Merged
 from ..placements import ADDABLE, Part
 from ..placing import VISIBLE, number_of_addends
-from ..wholes import SAID
+from ..wholes import SAID, relative
 from .finding import Finding, ranks_text
 
 
@@ -165,14 +165,88 @@ def gradients_of_parts(inference: Inference, merged: Merged) -> Iterator[Finding
             ):
                 found = call.order, call, gradient
     if found is not None:
+        wrong = _gradient_reduced_elsewhere(inference, merged, found[2])
         yield Finding(
             found[1],
             f"each rank goes on with its own part of the gradient that {found[1].site.name} sends back, "
-            "and no collective adds them up",
-            "a reduction of the gradient over the ranks is missing before it",
+            "and no collective adds them up"
+            + (f": {wrong.site.name} behind it is one of other ranks" if wrong is not None else ""),
+            "the gradient is reduced over the wrong group"
+            if wrong is not None
+            else "a reduction of the gradient over the ranks is missing before it",
             "all-reduce the gradient of the input over the group that shares the weight",
             backward=True,
         )
+
+
+def _gradient_reduced_elsewhere(inference: Inference, merged: Merged, gradient: int) -> Call | None:
+    """A collective that adds up parts of a gradient, known by their bits, over other ranks than those which have the parts."""
+    bits, placed = inference.bits(gradient), inference.placed[gradient]
+    axes = {axis for axis, item in enumerate(placed.placements) if item.part is Part.SUM}
+    for call in merged.calls:
+        found = collective_of(call, inference.mesh)
+        if found is None or not found.reduces or found.axes is None or not found.taken or axes & set(found.axes):
+            continue
+        if bits is not None and inference.bits(found.taken[0]) == bits:
+            return call
+    return None
+
+
+def gradients_not_scattered(inference: Inference, merged: Merged) -> Iterator[Finding]:
+    """Gradients of gathered pieces of which each rank keeps what its own calls send back, where those of all ranks are to be added
+    up.
+    """
+    inside = {call.parent for call in merged.calls}
+    # By bits: what a function of the user's hands out has another number than what the collective in it has written.
+    sent: dict[object, list[int]] = {}
+    came: dict[object, tuple[int, Call]] = {}
+    for call, role, gradient, value in inference.gradients():
+        bits = inference.bits(value)
+        if call.id in inside or bits is None:
+            continue
+        if role is Role.INPUT:
+            sent.setdefault(bits, []).append(gradient)
+        else:
+            came.setdefault(bits, (gradient, call))
+    for call in merged.calls:
+        found = collective_of(call, inference.mesh)
+        if found is None or found.name not in GATHERING or not found.axes or len(found.made) != 1:
+            continue
+        taken = found.taken[0]
+        received, gradients = (
+            came.get(inference.bits(taken)),
+            dict.fromkeys(sent.get(inference.bits(found.made[0]), ())),
+        )
+        if all(inference.is_copy(number, axis) for number in gradients for axis in found.axes):
+            continue  # each rank has computed the whole of it
+        got = None if received is None else inference.arrays(received[0])
+        parts = [inference.arrays(number) for number in gradients]
+        dtype = inference.ranks_of(taken)[0].spec.dtype
+        if received is None or got is None or not parts or any(part is None for part in parts) or dtype not in ADDABLE:
+            continue
+        own = [
+            np.sum([as_float(part[place], dtype) for part in parts if part is not None], axis=0, dtype=np.float64)
+            for place in range(inference.mesh.size)
+        ]
+        kept = added = True
+        for line in inference.mesh.groups_along(found.axes):
+            total, start = np.sum([own[place] for place in line], axis=0), 0
+            for place in line:
+                mine = as_float(got[place], dtype)
+                rows = slice(start, start + len(mine))
+                start += len(mine)
+                kept = kept and relative(mine, own[place][rows]) <= VISIBLE
+                added = added and relative(mine, total[rows]) <= VISIBLE
+        if kept and not added:
+            yield Finding(
+                call,
+                f"each rank keeps its own part of the gradient of what {call.site.name} has gathered, and no collective adds them "
+                "up",
+                "a reduction of the gradient over the ranks is missing behind the gathering",
+                "reduce-scatter the gradient over the group that gathered",
+                backward=True,
+                at=received[1],
+            )
 
 
 def copies_added_up(inference: Inference, merged: Merged) -> Iterator[Finding]:
@@ -220,15 +294,23 @@ def _receiver(inference: Inference, merged: Merged, gradient: int) -> Call | Non
     return None
 
 
-def calls_of_some(inference: Inference, merged: Merged, ranks: Sequence[int]) -> Iterator[Finding]:
-    """Collectives that only some ranks take part in; other calls that only some make are left to the comparison."""
+def calls_of_some(merged: Merged, ranks: Sequence[int]) -> Iterator[Finding]:
+    """Collectives and updates that only some ranks take part in; other calls that only some make are left to the comparison."""
     for call, positions in merged.lone:
-        if not call.site.name.startswith("torch.distributed."):
-            continue
-        yield Finding(
-            call,
-            f"only {ranks_text([ranks[place] for place in positions])} "
-            f"{'calls' if len(positions) == 1 else 'call'} {call.site.name}",
-            "a collective that some ranks of the run do not take part in",
-            "let all ranks of the group make the same collectives in the same order",
-        )
+        places = [ranks[place] for place in positions]
+        what = f"only {ranks_text(places)} {'calls' if len(places) == 1 else 'call'} {call.site.name}"
+        if call.site.name.startswith("torch.distributed."):
+            yield Finding(
+                call,
+                what,
+                "a collective that some ranks of the run do not take part in",
+                "let all ranks of the group make the same collectives in the same order",
+            )
+        elif call.site.phase is Phase.UPDATE:
+            others = [rank for rank in dict.fromkeys(ranks) if rank not in places]
+            yield Finding(
+                call,
+                what,
+                f"the ranks are an update apart: {ranks_text(others)} behind, or {ranks_text(places)} ahead",
+                "let all ranks of the group take every step of the optimizer",
+            )
