@@ -271,9 +271,19 @@ def hooked(run, i, rec):
     run.update()
 
 
+def freed(run, i, rec):
+    """A tensor whose memory was given away before it is looked at."""
+    kept = run.batch()
+    if i == 4:
+        kept.untyped_storage().resize_(0)
+    kept.view(-1)
+    run.loss().backward()
+    run.update()
+
+
 SCENARIOS = [
     plain, scheduled, branches, shapes, extra, fewer, raises, raises_inside, accumulates, swapped, rebound, aliases, written,
-    evaluates, twice, saves, thawed, precise, elsewhere, mixed, stirred, strange, shifted, hooked,
+    evaluates, twice, saves, thawed, precise, elsewhere, mixed, stirred, strange, shifted, hooked, freed,
 ]  # fmt: skip
 
 
