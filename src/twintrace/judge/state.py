@@ -76,6 +76,8 @@ class JudgeState:
         self.sides = recomputation.sides
         self.before = before
         self.values: dict[tuple[int, int], Judged] = {}
+        self._wrong: dict[int, set[int]] = {}
+        """Values of the left beside which a value of the right was found wrong at some time."""
         self.gradients: dict[tuple[int, int], Judged] = {}
         self.bound: dict[int, Bound] = {}
         """Right tensors and the left ones they were compared with first."""
@@ -129,6 +131,8 @@ class JudgeState:
 
         left, right = item.pair.left, item.pair.right
         self.values[left, right] = judged
+        if judged.mistakes:
+            self._wrong.setdefault(right, set()).add(left)
         self.layouts.setdefault((left, right), item.pair.layout)
         self.bound.setdefault(right, Bound(left, item.pair.layout))
         self.right_of.setdefault(self.bound[right].left, right)
@@ -168,11 +172,11 @@ class JudgeState:
         """
         from ..operations.recomputation import Bound
 
-        others = {}
+        others, edge = {}, set(left.edge)  # of an optimizer's step thousands
         for number in right.edge:
-            if number not in self.bound or self.bound[number].left in left.edge:
+            if number not in self._wrong or number not in self.bound or self.bound[number].left in edge:
                 continue
-            compared = [own for own in left.edge if (own, number) in self.values and self.values[own, number].mistakes]
+            compared = [own for own in self._wrong[number] & edge if self.values[own, number].mistakes]
             if len(compared) == 1:
                 others[number] = Bound(compared[0], self.layouts[compared[0], number])
         return {**self.bound, **others} if others else self.bound
