@@ -48,7 +48,6 @@ from tests.corpus.generator.scoring import (
     outcome_of,
     summary,
 )
-from twintrace.cli.reports import exit_code
 
 QUICK = (60, 20)
 Told = dict[str, Accusation]
@@ -111,7 +110,7 @@ def judge_case(case: Case, folder: Path, *, cli: bool = False) -> tuple[Outcome,
     left, right = folder / "left", folder / "right"
     try:
         found = tt.compare(left, right)
-        code, text = _from_cli(left, right) if cli else (exit_code(found), tt.verdict(found))
+        code, text = _from_cli(left, right) if cli else (found.code, tt.verdict(found))
         return outcome_of(case, code, text, headline_of(found)), apply_all(found, left, right)
     except Exception:  # noqa: BLE001 - one case that fails is counted, and the others are still to be judged
         return outcome_of(case, 2, traceback.format_exc(limit=-5), ((), (), ("", ""))), {}

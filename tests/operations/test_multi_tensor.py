@@ -10,7 +10,6 @@ from twintrace.api.places import (  # noqa: E402
     recomputation_of,
     side_of,
 )
-from twintrace.cli.reports import exit_code  # noqa: E402
 
 pytestmark = pytest.mark.needs_torch
 A, B = (
@@ -105,7 +104,7 @@ def trained(path, optimizer, dtype=torch.float32, **settings):
 def test_an_optimizer_agrees_with_itself_in_whatever_kernels(optimizer, settings, sides, tmp_path):
     left, right = (trained(tmp_path / str(n), optimizer, **settings, **kind) for n, kind in enumerate(sides))
     found = tt.compare(left, right)
-    assert exit_code(found) == 0, tt.verdict(found)
+    assert found.code == 0, tt.verdict(found)
 
 
 def test_an_epsilon_that_changes_no_bit_is_on_both_sides(tmp_path):
@@ -116,7 +115,7 @@ def test_an_epsilon_that_changes_no_bit_is_on_both_sides(tmp_path):
         trained(tmp_path / str(n), "Adagrad", torch.bfloat16, **kind) for n, kind in enumerate((SINGLE, LISTS))
     )
     found = tt.compare(left, right)
-    assert exit_code(found) == 0, tt.verdict(found)
+    assert found.code == 0, tt.verdict(found)
 
 
 @pytest.mark.parametrize(
@@ -132,6 +131,6 @@ def test_an_epsilon_that_changes_no_bit_is_on_both_sides(tmp_path):
 )
 def test_another_setting_is_named_across_kernels(optimizer, left, right, why, tmp_path):
     found = tt.compare(trained(tmp_path / "a", optimizer, **left), trained(tmp_path / "b", optimizer, **right))
-    assert exit_code(found) == 1
+    assert found.code == 1
     assert found.divergence.mistake.why.startswith(why), tt.verdict(found)
     assert str(found.divergence.result.match.left[0].site.phase) == "update"

@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import twintrace as tt
-from twintrace.cli.reports import exit_code
 from twintrace.model.records import Call
 from twintrace.model.results import Comparison
 
@@ -58,7 +57,7 @@ def judge(case: Case, left: Path, right: Path) -> Outcome:
     """Compare two traces, and hold the verdict against the truth."""
     found = tt.compare(left, right)
     text = tt.verdict(found)
-    return outcome_of(case, exit_code(found), text, headline_of(found))
+    return outcome_of(case, found.code, text, headline_of(found))
 
 
 def outcome_of(case: Case, code: int, text: str, headline: Headline) -> Outcome:
