@@ -22,7 +22,7 @@ from twintrace.store import digest as subject
 from twintrace.store.arrays import STORAGE
 
 SIZES = {"16 KB": 1 << 14, "128 KB": 1 << 17, "1 MB": 1 << 20, "4 MB": 1 << 22, "64 MB": 1 << 26}
-BACKENDS = {"numba": subject._numba_kernel, "numpy": subject._numpy_kernel}
+BACKENDS = {"numba": subject._numba_kernel, "numpy": lambda dtype: functools.partial(subject._scan, dtype)}
 
 
 def main(dtypes: list[str]) -> None:
