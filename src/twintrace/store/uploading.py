@@ -70,7 +70,7 @@ def default_home() -> Path:
 
 
 def local_root(url: str, rank: int) -> Path:
-    """Where a rank's part of a trace is written that goes to `url`. Ranks are apart: each removes its own when it has arrived."""
+    """Local folder of a rank's part of a trace that goes to `url`. Ranks are apart: each removes its own when it has arrived."""
     url = url.rstrip("/")
     digest = hashlib.sha256(url.encode()).hexdigest()[:12]
     name = "".join(c if c.isalnum() or c in "-_." else "_" for c in url.rpartition("/")[2])
