@@ -537,7 +537,7 @@ class Recomputation:
         meanings: tuple[Sequence[Meaning] | None, Sequence[Meaning] | None] = (None, None),
         converted: bool = False,
     ) -> tuple[Tensor, Tensor, Tensor]:
-        bound = self._with_gradients(left, right, bound)
+        bound = self._with_equal_bits(left, right, self._with_gradients(left, right, bound))
         f, error_f = self._compute(0, left, self.values[0], meanings[0])
         g, error_g = self._compute(1, right, self.from_left(bound), meanings[1])
         with contextlib.suppress(RuntimeError):  # another number of elements: told as that
@@ -560,6 +560,23 @@ class Recomputation:
             two = self._wobble(1, right, self.from_left(bound), g, meanings[1], bound, layout, converted)
             tolerance = tolerance + one + two
         return f, g, tolerance
+
+    def _with_equal_bits(self, left: Slice, right: Slice, bound: Mapping[int, Bound]) -> Mapping[int, Bound]:
+        """The binding with the leaves that have the same bits on both sides: the weights of a layer are compared after the calls in
+        it, and may not be a few units off until then.
+        """
+        mine = {
+            (tensor.fingerprint, tensor.spec): number
+            for number in left.edge
+            if (tensor := self.sides[0].tensor(number))
+        }
+        found = dict(bound)
+        for number in right.edge:
+            tensor = self.sides[1].tensor(number)
+            partner = mine.get((tensor.fingerprint, tensor.spec)) if tensor.fingerprint is not None else None
+            if partner is not None:
+                found.setdefault(number, Bound(partner, Layout()))
+        return found
 
     def _with_gradients(self, left: Slice, right: Slice, bound: Mapping[int, Bound]) -> Mapping[int, Bound]:
         """The binding with the gradients and the state of one parameter, which an optimizer has in the same place on both sides.
