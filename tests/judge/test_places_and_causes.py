@@ -347,6 +347,39 @@ def test_one_layer_in_another_half_precision_is_guilty(tmp_path: Path, side_alon
     assert only_mistake(result).why.startswith(f"dtype: {types[0]} | {types[1]}, where most of the two runs")
 
 
+@pytest.mark.parametrize("factor", [1.0, 1e-5])
+@SIDES
+def test_a_layer_in_another_half_precision_is_told_by_its_gradients(
+    tmp_path: Path, side_alone: int, factor: float
+) -> None:
+    """Results that both types hold exactly are equal; gradients that float16 has no digits for are not."""
+
+    def run(side: int, record: Record) -> None:
+        net = Net(lambda net, x: None, a=nn.Linear(16, 16), b=nn.Linear(16, 4, bias=False)).bfloat16()
+        with torch.no_grad():
+            net.b.weight.copy_(rand(4, 16).sign())
+
+        def forward(net: Any, x: torch.Tensor) -> torch.Tensor:
+            hidden = net.a(x).relu().round()
+            dtype = torch.float16 if side == side_alone else torch.bfloat16
+            return F.linear(hidden.to(dtype), net.b.weight.to(dtype)).bfloat16()
+
+        net.run = forward
+        with record(net):
+            (net(rand(8, 16, seed=3).bfloat16()).float().square().mean() * factor).backward()
+
+    result = compared(tmp_path, run)
+    if factor == 1.0:  # the gradients are equal, too
+        assert result.code == 0
+        return
+    types = ("f16", "bf16") if side_alone == 0 else ("bf16", "f16")
+    mistake = only_mistake(result)
+
+    assert result.code == 1
+    assert mistake.why.startswith(f"dtype: {types[0]} | {types[1]}, where most of the two runs")
+    assert mistake.what.endswith("the results are equal, the gradients that they send back are not")
+
+
 @pytest.mark.parametrize("autocast", [False, True], ids=["held in bf16", "autocast"])
 def test_a_whole_run_in_another_precision_is_not_guilty(tmp_path: Path, autocast: bool) -> None:
     def run(side: int, record: Record) -> None:

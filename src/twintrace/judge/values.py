@@ -234,8 +234,9 @@ class Values:
         return chosen or any(judged.reordered for judged in self._state.begins_with(left, right))
 
     def _rounded_away(self, item: TensorResult) -> Judged | None:
-        """Verdict on calls that mean something else, whose results are equal because they were rounded to 16 bits, and whose
-        gradients are not: a loss with another smoothing of its labels. None if there is nothing of the kind.
+        """Verdict on calls that mean something else, or compute in another precision, whose results are equal because they were
+        rounded to 16 bits, and whose gradients are not: a loss with another smoothing of its labels, a layer of a bf16 run in
+        float16. None if there is nothing of the kind.
         """
         pair = item.pair
         if pair.part is not Part.OUTPUT or pair.left in self._state.known[0] or pair.right in self._state.known[1]:
@@ -246,11 +247,15 @@ class Values:
             self._state.sides[which].slice((pair.left, pair.right)[which], self._state.known[which]) for which in (0, 1)
         ]
         sent = self._sent_back(0, parts[0]), self._sent_back(1, parts[1])
-        if not sent[0] or not sent[1] or sent[0] == sent[1]:
-            return None
-        if self._state.recomputation.same_meaning(parts[0], parts[1], self._state.bound):
+        if not sent[0] or not sent[1] or set(sent[0].values()) == set(sent[1].values()):
             return None
         if self._explainer.draws(parts[0], parts[1]) is not None:
+            return None
+        precise = self._explainer.precision_mistake(item, parts[0], parts[1], None)
+        if precise is not None and self._are_other_gradients(sent):
+            what = f"{precise.what}; the results are equal, the gradients that they send back are not"
+            return Judged(Status.PARTED, Terms(), what, (replace(precise, what=what),))
+        if self._state.recomputation.same_meaning(parts[0], parts[1], self._state.bound):
             return None
         try:
             difference = self._state.recomputation.difference(parts[0], parts[1], self._state.bound, pair.layout)
@@ -263,16 +268,26 @@ class Values:
         self._state.origins.setdefault(mistake, (pair, parts[0], parts[1]))
         return Judged(Status.PARTED, Terms(meaning=difference.relative), mistake.what, (mistake,))
 
-    def _sent_back(self, which: int, part: Slice) -> set[str]:
-        """Fingerprints of the gradients that the calls of a slice send back to the values that it begins with."""
+    def _sent_back(self, which: int, part: Slice) -> dict[int, str]:
+        """Numbers and fingerprints of the gradients that the calls of a slice send back to the values that it begins with."""
         side, edge = self._state.sides[which], set(part.edge)
-        found = set()
+        found = {}
         for call in part.calls:
             taken = inputs_of(call)
             for gradient in call.gradients:
                 if gradient.role != "output" and taken.get(gradient.slot) in edge:
-                    found.add(side.tensor(gradient.tensor).fingerprint or "")
+                    found[gradient.tensor] = side.tensor(gradient.tensor).fingerprint or ""
         return found
+
+    def _are_other_gradients(self, sent: tuple[dict[int, str], dict[int, str]]) -> bool:
+        """True if gradients differ in their values, and not in their element type alone."""
+        compared = [
+            item.verdict.outcome is not Outcome.SAME
+            for result in self._state.results
+            for item in result.tensors
+            if item.pair.part.backward and item.pair.left in sent[0] and item.pair.right in sent[1]
+        ]
+        return any(compared) or not compared
 
     def _is_a_step_ahead(self, pair: TensorPair, left: Slice, right: Slice) -> bool:
         """True if an operand of one side is made of the partner of the other's, within a region: a variance with its epsilon beside
