@@ -87,3 +87,27 @@ def test_a_cast_of_other_shapes_is_no_partner_by_name():
         "reshaped",
         "reshaped",
     ]  # paired by their values, not by name
+
+
+def experts(order, *, trained: float = 0.0):
+    """Each expert's result by its weight, which `== number` picks, in some order; weights that training has changed."""
+    made = Maker("torch")
+    x, chosen = made.given(noise(4, WIDTH)), made.given(np.array([0, 1, 2, 1]))
+    for number in order:
+        picked = made.call("torch.Tensor.__eq__", [chosen, number], chosen.array == number)
+        w = weight(number) * (1 + trained)
+        part = made.layer(f"experts.{number}", "Linear", x, x.array @ w, weight=w)
+        made.call("torch.Tensor.mul", [part, picked], part.array * picked.array[:, None])
+    return made.side()
+
+
+@pytest.mark.parametrize("trained", [0.0, 0.1])
+def test_calls_with_the_same_operands_are_known_by_their_numbers(trained):
+    found = align(experts([0, 1, 2]), experts([2, 0, 1], trained=trained))
+    moved = {"0": "1", "1": "2", "2": "0"}
+
+    assert {left: right for left, right in names(found).items() if "eq" in left or "mul" in left} == {
+        f"torch.Tensor.{name}#{one}": f"torch.Tensor.{name}#{two}"
+        for name in ("__eq__", "mul")
+        for one, two in moved.items()
+    }

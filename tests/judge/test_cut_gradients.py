@@ -23,6 +23,7 @@ from twintrace.model.records import Call, Gradient, Role  # noqa: E402
 from twintrace.model.results import Mistake, Status  # noqa: E402
 from twintrace.model.sites import Kind, Site  # noqa: E402
 from twintrace.model.values import TensorRef  # noqa: E402
+from twintrace.operations.meanings import Meaning, Operand  # noqa: E402
 from twintrace.report.text import verdict  # noqa: E402
 
 pytestmark = pytest.mark.needs_torch
@@ -83,6 +84,25 @@ def test_a_wrong_gradient_is_the_source_of_all_that_is_made_of_it() -> None:
     assert len(first.mistakes) == 1
     assert again.mistakes == ()
     assert first.sources == again.sources == frozenset(first.mistakes)
+
+
+def test_a_cut_is_found_behind_a_copy() -> None:
+    """What cuts the gradient takes another tensor than the last call has made: a module handed it out wrapped anew."""
+    call = Call(0, Site(Kind.API, "torch.Tensor.detach", 0), None, (TensorRef(8),), {}, TensorRef(9))
+    own = SimpleNamespace(
+        calls=[call],
+        is_leaf=lambda call: True,
+        meaning=lambda call: Meaning("detach", {"0": Operand(8)}, {9: 0}),
+        origin=lambda number: {8: 5}[number],
+        leads_to_gradients=lambda number: True,
+    )
+    state: Any = SimpleNamespace(
+        sides=(SimpleNamespace(has_gradient=lambda number: number == 3), own),
+        match_of=({}, {}),
+        partner=lambda which, number: {5: 3}.get(number),
+        standing=lambda which, number: Judged(Status.CLEAN),
+    )
+    assert Gradients(state)._cut(1) is call
 
 
 @SIDES

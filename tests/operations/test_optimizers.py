@@ -164,8 +164,8 @@ def test_other_meanings_are_left_as_they_are():
 def test_gradients_that_found_no_partner_are_those_in_the_same_place(tmp_path, beta2):
     """The two sides have other gradients, and only the parameters were compared: on the left's the steps are the same."""
     from twintrace.model.pairs import Layout
-    from twintrace.operations.recomputation import Bound, Recomputation
-    from twintrace.operations.sides import Side
+    from twintrace.operations.recomputation import Recomputation
+    from twintrace.operations.sides import Bound, Side
 
     sides, values, results = [], [], []
     for which in (0, 1):

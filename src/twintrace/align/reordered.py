@@ -11,7 +11,9 @@ take, from the leaves (data, parameters) on: as in a proof that two terms are eq
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from functools import cached_property
 
+from ..model.values import TensorRef, leaves
 from ..operations.families import SHAPING
 from .features import values_of
 from .named import Named, line_of
@@ -26,14 +28,15 @@ _UNKNOWN = -1
 
 def in_order_of_flow(left: CallTree, right: CallTree, pairs: Sequence[Named]) -> list[Named]:
     """The pairs, and others instead of those that the flow of data contradicts."""
-    origins = _Origins(left), _Origins(right)
+    origins = _origins(left, right)
     pairs = [pair for pair in pairs if not _has_no_rank_in_common(left, right, pair)]
     partner = {one: two for one, two, _ in pairs}
     doubtful = [pair for pair in pairs if not _consistent(origins, partner, pair.left, pair.right)]
     if not doubtful:
         return list(pairs)
     better = _known_by_flow(origins, partner)
-    if _contradictions(origins, better) < len(doubtful) and _as_many_agree(left, right, partner, better):
+    fewer = len(doubtful) - _contradictions(origins, better)
+    if fewer >= 0 and _agree_better(left, right, partner, better, clearly=not fewer):
         sure = {pair.left: pair.sure for pair in pairs if better.get(pair.left) == pair.right}
         pairs = sorted(Named(one, two, sure.get(one, False)) for one, two in better.items())
         partner = better
@@ -45,14 +48,14 @@ class _Origins:
 
     def __init__(self, tree: CallTree) -> None:
         self.tree = tree
+        self.other: _Origins | None = None
         self._slots: dict[int, dict[int, str]] = {}
 
     def of(self, tensor: int) -> tuple[int, str]:
-        """The position of the call that made it, and as which result; -1 and its bits if no recorded call did."""
-        known = self.tree.tensor(tensor)
-        maker = _UNKNOWN if known.producer is None else self.tree.position.get(known.producer, _UNKNOWN)
+        """The position of the call that made it, and as which result; -1 and its mark if no recorded call did."""
+        maker = self._maker(tensor)
         if maker == _UNKNOWN:
-            return maker, known.fingerprint or str(known.spec)
+            return maker, self._mark(tensor)
         outputs = self.tree.outputs(maker)
         if len(outputs) == 1:
             return maker, outputs[0].slot
@@ -60,6 +63,38 @@ class _Origins:
         if slots is None:
             slots = self._slots[maker] = {slot.tensor: slot.slot for slot in self.tree.outputs(maker)}
         return maker, slots.get(tensor, "")
+
+    def _maker(self, tensor: int) -> int:
+        producer = self.tree.tensor(tensor).producer
+        return _UNKNOWN if producer is None else self.tree.position.get(producer, _UNKNOWN)
+
+    def _mark(self, leaf: int) -> str:
+        """Bits of a leaf, if the other side has a leaf with these; else its place: weights that have become others keep theirs."""
+        bits = self.tree.tensor(leaf).fingerprint
+        if bits is not None and self.other is not None and bits in self.other.bits:
+            return bits
+        return self.places.get(leaf, "")
+
+    @cached_property
+    def places(self) -> dict[int, str]:
+        """Module and slot in which each leaf is taken first."""
+        found: dict[int, str] = {}
+        for index, call in enumerate(self.tree.calls):
+            for item in self.tree.inputs(index):
+                if item.tensor not in found and self._maker(item.tensor) == _UNKNOWN:
+                    found[item.tensor] = f"{call.site.path}:{item.slot} {self.tree.tensor(item.tensor).spec}"
+        return found
+
+    @cached_property
+    def bits(self) -> frozenset[str | None]:
+        """Fingerprints of the leaves."""
+        return frozenset(self.tree.tensor(leaf).fingerprint for leaf in self.places)
+
+
+def _origins(left: CallTree, right: CallTree) -> tuple[_Origins, _Origins]:
+    one, two = _Origins(left), _Origins(right)
+    one.other, two.other = two, one
+    return one, two
 
 
 def _consistent(origins: tuple[_Origins, _Origins], partner: dict[int, int], one: int, two: int) -> bool:
@@ -79,18 +114,24 @@ def _contradictions(origins: tuple[_Origins, _Origins], partner: dict[int, int])
     return sum(not _consistent(origins, partner, one, two) for one, two in partner.items())
 
 
-def _as_many_agree(left: CallTree, right: CallTree, before: dict[int, int], after: dict[int, int]) -> bool:
+def _agree_better(
+    left: CallTree, right: CallTree, before: dict[int, int], after: dict[int, int], *, clearly: bool
+) -> bool:
     """Are there as many pairs as before with the same bits out, and as many from the same line? A call that is missing on one side
-    would make the flow shift all those of its name after it.
+    would make the flow shift all those of its name after it. `clearly`: and more that take the same numbers, or give the same bits.
     """
 
-    def agreeing(partner: dict[int, int]) -> tuple[int, int]:
+    def agreeing(partner: dict[int, int]) -> tuple[int, int, int]:
         changed = [(one, two) for one, two in partner.items() if before.get(one) != after.get(one)]
-        marks = sum(values_of(left, one, "out") == values_of(right, two, "out") is not None for one, two in changed)
-        return marks, sum(line_of(left.calls[one]) == line_of(right.calls[two]) for one, two in changed)
+        return (
+            sum(values_of(left, one, "out") == values_of(right, two, "out") is not None for one, two in changed),
+            sum(line_of(left.calls[one]) == line_of(right.calls[two]) for one, two in changed),
+            sum(_constants(left, one) == _constants(right, two) for one, two in changed),
+        )
 
     old, new = agreeing(before), agreeing(after)
-    return new[0] >= old[0] and new[1] >= old[1]
+    as_many = new[0] >= old[0] and new[1] >= old[1]
+    return as_many and (not clearly or new[0] + new[2] > old[0] + old[2])
 
 
 def _known_by_flow(origins: tuple[_Origins, _Origins], named: dict[int, int]) -> dict[int, int]:
@@ -99,20 +140,32 @@ def _known_by_flow(origins: tuple[_Origins, _Origins], named: dict[int, int]) ->
     there: dict[Hashable, list[int]] = {}
     for index in range(len(right)):
         there.setdefault(_key(origins[1], index, None), []).append(index)
+    several = {key for key, own in there.items() if len({_constants(right, index) for index in own}) > 1}
     for waiting in there.values():
         waiting.reverse()
+    siblings: dict[Hashable, list[int]] = {}
+    for index in range(len(left)):
+        siblings.setdefault(_place(left, index), []).append(index)
     found: dict[int, int] = {}
     taken: set[int] = set()
     for _ in range(_ROUNDS):
         before = len(found)
         for index in range(len(left)):
-            if index not in found:
-                waiting = there.get(_key(origins[0], index, found), [])
-                while waiting and waiting[-1] in taken:
-                    waiting.pop()
-                if waiting:
-                    found[index] = waiting.pop()
-                    taken.add(found[index])
+            if index in found:
+                continue
+            key = _key(origins[0], index, found)
+            waiting = there.get(key, [])
+            while waiting and waiting[-1] in taken:
+                waiting.pop()
+            if not waiting:
+                continue
+            found[index] = waiting[-1]
+            if key in several:
+                same = [other for other in siblings[_place(left, index)] if other == index or other not in found]
+                same = [other for other in same if _key(origins[0], other, found) == key]
+                free = [other for other in reversed(waiting) if other not in taken]
+                found[index] = _by_constants(left, right, index, same, free)[0]
+            taken.add(found[index])
         kept = {one: two for one, two in named.items() if one not in found and two not in taken}
         for one, two in kept.items():
             up = left.parent[one], right.parent[two]
@@ -124,10 +177,43 @@ def _known_by_flow(origins: tuple[_Origins, _Origins], named: dict[int, int]) ->
     return found
 
 
+def _by_constants(
+    left: CallTree, right: CallTree, index: int, siblings: Sequence[int], waiting: Sequence[int]
+) -> Sequence[int]:
+    """Calls that take the same tensors as one of the left: those with its numbers; else those with numbers that no sibling of it
+    has (`which == 3` beside `which == 2`, in another order).
+    """
+    numbers = {other: _constants(right, other) for other in waiting}
+    own = _constants(left, index)
+    claimed = {_constants(left, other) for other in siblings} - {own}
+    return (
+        [other for other in waiting if numbers[other] == own]
+        or [other for other in waiting if numbers[other] not in claimed]
+        or waiting
+    )
+
+
+def _constants(tree: CallTree, index: int) -> Hashable:
+    """Arguments of a call that are no tensors, by slot."""
+    call = tree.calls[index]
+    given = [(str(position), value) for position, value in enumerate(call.args)]
+    given += [(f"kw.{name}", value) for name, value in call.kwargs.items()]
+    return tuple(
+        (slot, repr(leaf))
+        for name, value in given
+        for slot, leaf in leaves(value, name)
+        if not isinstance(leaf, TensorRef)
+    )
+
+
+def _place(tree: CallTree, index: int) -> Hashable:
+    site = tree.calls[index].site
+    return site.phase, site.kind, site.name, site.path
+
+
 def _key(origins: _Origins, index: int, partner: dict[int, int] | None) -> Hashable:
     """A call's name and place, and where what it takes comes from, in the numbers of the right side."""
     tree = origins.tree
-    site = tree.calls[index].site
 
     def number(position: int) -> int:
         return position if partner is None or position < 0 else partner.get(position, -2 - position)
@@ -140,7 +226,7 @@ def _key(origins: _Origins, index: int, partner: dict[int, int] | None) -> Hasha
             if made != index
         ]
     )
-    return site.phase, site.kind, site.name, site.path, number(tree.parent[index]), into
+    return _place(tree, index), number(tree.parent[index]), into
 
 
 def _has_no_rank_in_common(left: CallTree, right: CallTree, pair: Named) -> bool:

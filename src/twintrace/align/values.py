@@ -16,11 +16,12 @@ import math
 
 from ..model.tensors import Statistics, Tensor
 
-_COARSE = frozenset(
-    ("f16", "bf16", "f8e4m3fn", "f8e4m3fnuz", "f8e5m2", "f8e5m2fnuz", "f8e8m0fnu", "f4e2m1fn_x2", "c32")
-)
+_HALF = frozenset(("f16", "c32"))
+_COARSE = frozenset(("bf16", "f8e4m3fn", "f8e4m3fnuz", "f8e5m2", "f8e5m2fnuz", "f8e8m0fnu", "f4e2m1fn_x2"))
 ROUNDING = 2e-4
 """Error that another order of additions leaves in a deep network in f32, relative to the largest element."""
+HALF_ROUNDING = 4e-3
+"""The same in 16 bits of which 11 are significant."""
 COARSE_ROUNDING = 3e-2
 """The same in 16 bits of which 8 are significant, or in fewer."""
 
@@ -55,7 +56,8 @@ def tolerance(left: Tensor, right: Tensor) -> float:
 
 def rounding(tensor: Tensor) -> float:
     """Tolerance of the statistics of a tensor for rounding, relative to its largest element."""
-    return COARSE_ROUNDING if tensor.spec.dtype in _COARSE else ROUNDING
+    dtype = tensor.spec.dtype
+    return COARSE_ROUNDING if dtype in _COARSE else HALF_ROUNDING if dtype in _HALF else ROUNDING
 
 
 def in_other_places(left: Tensor, right: Tensor) -> bool:

@@ -526,9 +526,9 @@ class Gradients:
             if meaning is None or meaning.operation != "detach" or call.id in self._state.match_of[which]:
                 continue
             for _, operand in meaning.operands():
-                partner = self._state.partner(which, operand.tensor)
+                partner = self._state.partner(which, side.origin(operand.tensor))
                 used = any(side.leads_to_gradients(number) for number in meaning.results)
-                if is_detour(self._state.standing(which, operand.tensor)):
+                if is_detour(self._state.standing(which, side.origin(operand.tensor))):
                     continue  # another value than its partner, on another way to the same result
                 if used and partner is not None and other.has_gradient(partner):
                     return call
@@ -592,6 +592,7 @@ class Gradients:
             if any(mistake.why == cut[0].why for result in results for mistake in result.mistakes):
                 continue
             (value,) = {operand.tensor for _, operand in self._meaning_of(which, cut[1]).operands()} or {-1}
+            value = self._state.sides[which].origin(value)
             partner = self._state.partner(which, value)
             here, there = self._state.sides[which].gradient(value), self._state.sides[1 - which].gradient(partner)
             if there is None or (here is not None and not self._differ(which, here, there)):

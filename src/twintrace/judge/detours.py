@@ -18,7 +18,7 @@ from collections.abc import Collection, Mapping
 from ..model.records import Call
 from ..model.results import Mistake, Status, TensorResult
 from ..model.verdicts import Outcome
-from ..operations.sides import Slice
+from ..operations.sides import Bound, Slice
 from ..operations.traits import traits_of
 from .rounding import unit
 from .state import SHARES, Judged, JudgeState, name_of_pair, not_recomputable
@@ -54,8 +54,6 @@ class Detours:
             {number for number in self._state.known[which] if self._state.agrees(which, number)} for which in (0, 1)
         ]
         bound = {number: other for number, other in self._state.bound.items() if self._state.agrees(1, number)}
-        from ..operations.recomputation import Bound
-
         recomputation, sides = self._state.recomputation, self._state.sides
         left, right = recomputation.from_same_values(
             sides[0].slice(item.pair.left, agreeing[0]),

@@ -7,6 +7,7 @@ explainer.random_mistake(…)      random numbers
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ..model.pairs import Layout, Part, TensorPair
@@ -111,12 +112,20 @@ class Explainer:
         why = f"{cause.text}; {cause.how} the results agree: {cause.proof}" if cause.proof else cause.text
         calls = cause.left, cause.right
         key = cause.text, *(tuple(call.id for call in own) for own in calls)
-        if pair.part is Part.OUTPUT and not cause.lone and calls == (left.calls[-1:], right.calls[-1:]):
+        last = left.calls[-1:], right.calls[-1:]
+        if pair.part is Part.OUTPUT and not cause.lone and calls == last and self._are_paired(*last):
             calls = (), ()  # the pair says it, with the calls that belong to them
         mistake = Mistake("meaning", what, why, cause.advice, size=difference.units, left=calls[0], right=calls[1])
         if not any(key[1:]):
             return mistake
         return self._explained.setdefault(key, mistake)  # several values show what the same calls did
+
+    def _are_paired(self, left: Sequence[Call], right: Sequence[Call]) -> bool:
+        """True if two calls belong to one pair of calls or regions."""
+        matches = [
+            self._state.match_of[which].get(own[0].id) if own else None for which, own in enumerate((left, right))
+        ]
+        return matches[0] is matches[1] is not None
 
     def precision_mistake(
         self, item: TensorResult, left: Slice, right: Slice, difference: Difference | None

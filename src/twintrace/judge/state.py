@@ -16,11 +16,11 @@ from ..model.pairs import Alignment, Layout, Match, Part, TensorPair
 from ..model.records import Call
 from ..model.results import CallResult, Mistake, Status, TensorResult, Terms
 from ..model.verdicts import Outcome, Verdict
-from ..operations.sides import Slice, name_of
+from ..operations.sides import Bound, Slice, name_of
 from .rounding import unit
 
 if TYPE_CHECKING:
-    from ..operations.recomputation import Bound, Recomputation
+    from ..operations.recomputation import Recomputation
     from ..operations.scores import Score
 
 SINGLE = unit("f32", "f32")
@@ -127,8 +127,6 @@ class JudgeState:
 
     def remember(self, item: TensorResult, judged: Judged) -> None:
         """Keeps the standing of a pair of values: slices of later ones begin there."""
-        from ..operations.recomputation import Bound
-
         left, right = item.pair.left, item.pair.right
         self.values[left, right] = judged
         if judged.mistakes:
@@ -170,8 +168,6 @@ class JudgeState:
         """Partners of the right's values for two slices. A value that was compared with several, and found wrong beside the one
         that the left slice begins with, goes with that one: with its negative, if the left alone has negated it.
         """
-        from ..operations.recomputation import Bound
-
         others, edge = {}, set(left.edge)  # of an optimizer's step thousands
         for number in right.edge:
             if number not in self._wrong or number not in self.bound or self.bound[number].left in edge:

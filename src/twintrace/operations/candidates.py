@@ -13,7 +13,7 @@ from ..model.records import Call
 from .meanings import Argument, Meaning, Operand, told
 
 if TYPE_CHECKING:
-    from .recomputation import Bound
+    from .sides import Bound
 
 SIDES = ("left", "right")
 

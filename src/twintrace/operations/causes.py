@@ -26,12 +26,12 @@ from .evaluation import SINGLE, NotRecomputable, run
 from .meanings import FRAMEWORKS_OWN, Argument, Meaning, Operand, different_arguments, told
 from .optimizers import of_one_parameter
 from .paths import operand_paths
-from .sides import Slice, name_of, outputs_of
+from .sides import Bound, Slice, name_of, outputs_of
 from .traits import traits_of
 from .variants import variants
 
 if TYPE_CHECKING:
-    from .recomputation import Bound, Recomputation
+    from .recomputation import Recomputation
 
 Tensor = torch.Tensor
 
@@ -139,6 +139,7 @@ class Search:
         yield from self._exchanged_inputs()
         yield from self._exchanged_transposed()
         yield from self._other_inputs()
+        yield from self._other_leaves()
         for which in (0, 1):  # the other side may make such calls for something else, inside what is one call here
             if len(self._slices[which].calls) <= _FEW:
                 yield from self._lone_calls(which, every=True)
@@ -377,8 +378,11 @@ class Search:
             return f"{_DEEDS[meaning.operation]} {told(other)} ({called})"
         if meaning.operation in ("add", "sub") and isinstance(other, Operand):
             spec = self._re.values[which].spec(other.tensor)
-            bias = "a bias, " if len(spec.shape) == 1 and self._re.sides[which].maker(other.tensor) is None else ""
-            return f"{_DEEDS[meaning.operation]} {bias}{spec} ({called})"
+            role = "a bias, " if len(spec.shape) == 1 and self._re.sides[which].maker(other.tensor) is None else ""
+            return f"{_DEEDS[meaning.operation]} {role}{spec} ({called})"
+        bias = meaning.arguments.get("bias")
+        if meaning.operation == "bias_add" and isinstance(bias, Operand):
+            return f"adds a bias, {self._re.values[which].spec(bias.tensor)} ({called})"
         if meaning.operation == "cast":
             return f"casts to {told(meaning.arguments.get('dtype'))} ({called})"
         return f"calls {called}"
@@ -470,6 +474,26 @@ class Search:
                 yield Candidate(
                     Cause(text, setting="operands", advice="take the same operand on the right"), bound=bound
                 )
+
+    def _other_leaves(self) -> Iterator[Candidate]:
+        """The left's tables and constants in place of the right's, which nothing paired: the sines of another base, cast."""
+        taken = {bound.left for bound in self._bound.values()}
+        leaves = [
+            [number for number in part.edge if side.maker(number) is None]
+            for side, part in zip(self._re.sides, self._slices, strict=True)
+        ]
+        ours = [number for number in leaves[0] if number not in taken]
+        theirs = [number for number in leaves[1] if number not in self._bound]
+        if not ours or len(ours) != len(theirs) or len(ours) > _INPUTS:
+            return
+        specs = [[self._re.values[w].spec(number) for number in own] for w, own in enumerate((ours, theirs))]
+        if [spec.shape for spec in specs[0]] != [spec.shape for spec in specs[1]]:
+            return
+        given = {right: Bound(left, Layout()) for left, right in zip(ours, theirs, strict=True)}
+        named = ", ".join(f"{one} | {two}" if one != two else str(one) for one, two in zip(*specs, strict=True))
+        text = f"the two start from different constants, which no recorded call made: {named}"
+        advice = "give both sides the same constants: how they are computed before is not recorded"
+        yield Candidate(Cause(text, setting="constants", advice=advice), bound={**self._bound, **given})
 
     def _origin(self, which: int, number: int) -> str:
         side = self._re.sides[which]

@@ -21,8 +21,8 @@ from ..model.sites import Phase
 from ..model.tensors import UNITS
 from .evaluation import SINGLE, NotRecomputable, evaluate
 from .meanings import Meaning
-from .recomputation import Bound, Recomputation, laid_back, laid_out
-from .sides import Side, name_of, outputs_of
+from .recomputation import Recomputation, laid_back, laid_out
+from .sides import Bound, Side, name_of, outputs_of
 from .traits import traits_of
 from .workers import plain_attention
 

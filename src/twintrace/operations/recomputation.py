@@ -33,7 +33,7 @@ from .leaves import Trend, blocks, is_part, relation, trend
 from .meanings import FRAMEWORKS_OWN, Argument, Meaning, Operand, different_arguments, told
 from .optimizers import of_one_parameter
 from .rounding import RunningError
-from .sides import Side, Slice, inputs_of, name_of, outputs_of
+from .sides import Bound, Side, Slice, inputs_of, name_of, outputs_of
 from .traits import traits_of
 from .workers import both
 
@@ -85,14 +85,6 @@ class _Recent:
 
     def get(self, number: int) -> Tensor | None:
         return self._held.get(number)
-
-
-@dataclass(frozen=True, slots=True)
-class Bound:
-    """A tensor of the right side and the left one that stands for it."""
-
-    left: int
-    layout: Layout
 
 
 @dataclass(frozen=True, slots=True)

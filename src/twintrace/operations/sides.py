@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from ..model.pairs import Layout
 from ..model.records import Call, Role
 from ..model.sites import Kind
 from ..model.tensors import Spec, Tensor
@@ -27,6 +28,14 @@ _LONGEST = 4096
 """Calls between two compared values up to which a region is computed: a recurrent layer that a framework unrolls is ten calls for
 every step, layer and direction (MindSpore's GRU), and all of them are one call on the other side.
 """
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """A tensor of the right side and the left one that stands for it."""
+
+    left: int
+    layout: Layout
 
 
 @dataclass(frozen=True, slots=True)
