@@ -1,6 +1,6 @@
 """Small changes of a Python file, each of which a test should notice.
 
-    constant     4 -> 5, 0.5 -> 1.0, True -> False, == "add" -> == "add~"
+    constant     4 -> 5, 16 -> 32, 0.5 -> 1.0, True -> False, == "add" -> == "add~"
     comparison   < -> >=, == -> !=, in -> not in, is -> is not
     boolean      and -> or, not x -> x, an operand of and/or left out
     condition    if x -> if not (x), if x -> if False
@@ -29,6 +29,8 @@ _ARITHMETIC: dict[type[ast.operator], str] = {
     ast.BitAnd: "|", ast.BitOr: "&", ast.LShift: ">>", ast.RShift: "<<",
 }  # fmt: skip
 _CALLS = {"max": "min", "min": "max", "any": "all", "all": "any"}
+_LARGE = 8
+"""Numbers from here on are sizes, and are doubled; smaller ones count something."""
 _SKIPPED_KEYWORDS = {"strict", "frozen", "slots"}
 """Keyword arguments that check, and decide nothing."""
 
@@ -241,7 +243,7 @@ class _Finder:
         if isinstance(value, bool):
             self._replace("constant", node, str(not value))
         elif isinstance(value, int):
-            self._replace("constant", node, str(value + 1))
+            self._replace("constant", node, str(value + 1 if value < _LARGE else value * 2))
         elif isinstance(value, float):
             self._replace("constant", node, repr(value * 2 if value else 1.0))
         elif isinstance(value, str) and compared:

@@ -31,6 +31,7 @@ def changes(scripts, source):
     ("line", "expected"),
     [
         ("x = 4", {"x = 5"}),
+        ("x = 16", {"x = 32"}),
         ("x = 0.5", {"x = 1.0"}),
         ("x = 'a text'", set()),
         ("x = y == 'add'", {"x = y != 'add'", "x = y == 'add~'"}),
