@@ -13,7 +13,7 @@ REQUIRE ?= --require=torch --require=mindspore
 BENCH ?= record compare npy msprobe torch_npu
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all matrix lint docs bench picture clean
+.PHONY: help demo test test-all matrix mutants lint docs bench picture clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' Makefile
@@ -33,6 +33,10 @@ test-all: lint ## lint, then every test
 
 matrix: ## the tests with the oldest, middle and newest versions; writes docs/reference/versions.md (MATRIX="oldest --discard")
 	@$(or $(PYTHON),python3) scripts/matrix.py $(MATRIX)
+
+mutants: ## changes of the source that no test notices (MUTANTS="--paths src/twintrace/judge --count 200 --seed 1")
+	@$(env) dev
+	@OMP_NUM_THREADS=1 nice $(PY) scripts/mutants.py $(MUTANTS)
 
 lint: ## ruff check, ruff format --check, mypy
 	@$(env) dev
