@@ -132,11 +132,18 @@ class Work:
             self.y = torch.randint(0, 1000, (batch,), device=device)
         self.optimizer = torch.optim.SGD(self.net.parameters(), lr=1e-4)
 
-    def step(self) -> None:
+    def step(self, mark: Callable[[str], None] | None = None) -> None:
+        """One step; `mark` is told of the end of each part."""
+        mark = mark or _unmarked
         out = self.net(self.x)
-        F.cross_entropy(out.view(-1, out.shape[-1]).float(), self.y.view(-1)).backward()
+        loss = F.cross_entropy(out.view(-1, out.shape[-1]).float(), self.y.view(-1))
+        mark("forward")
+        loss.backward()
+        mark("backward")
         self.optimizer.step()
+        mark("optimizer")
         self.optimizer.zero_grad(set_to_none=False)
+        mark("gradients to zero")
 
 
 # --- measuring ----------------------------------------------------------------------------------------------------------
@@ -340,7 +347,8 @@ def _one_work(name: str, device: str, asked: argparse.Namespace, folder: Path, s
     peak = torch.cuda.max_memory_allocated() / GIB if device == "cuda" else 0.0
     say(f"\n{name}: bare step {bare:.1f} ms, peak {peak:.2f} GiB")
     if asked.profile:
-        _profile(work, asked.profile, folder)
+        for configuration in asked.profile:
+            _profile(work, configuration, folder)
         return {}
     rows = []
     say(
@@ -374,19 +382,70 @@ def _one_work(name: str, device: str, asked: argparse.Namespace, folder: Path, s
     return {"bare": bare, "peak": peak, "rows": rows, "bits": bits}
 
 
+class _Clock:
+    """Times between marks, by name."""
+
+    def __init__(self) -> None:
+        self.times: dict[str, list[float]] = {}
+        self.last = time.perf_counter()
+
+    def __call__(self, name: str) -> None:
+        now = time.perf_counter()
+        self.times.setdefault(name, []).append((now - self.last) * 1e3)
+        self.last = now
+
+
+def _looked_at(work: Work, recorder: Any) -> tuple[dict[str, float], dict[str, tuple[int, float]], cProfile.Profile]:
+    """Steps from one place, which plans know: ms of each part; of each operation of torch's and call of the driver how often in a
+    step, and ms of its own; the functions of all threads (of one before Python 3.12).
+    """
+    activities = [torch.profiler.ProfilerActivity.CPU]
+    if torch.cuda.is_available():
+        activities.append(torch.profiler.ProfilerActivity.CUDA)
+    clock, functions, operations = _Clock(), cProfile.Profile(), torch.profiler.profile(activities=activities)
+    for turn in range(24):
+        synchronize()
+        if turn == 6:  # plans are made
+            clock.times.clear()
+        elif turn == 18:
+            operations.start()
+        elif turn > 20:
+            functions.enable()
+        clock.last = time.perf_counter()
+        work.step(clock if turn < 18 else _unmarked)
+        if recorder is not None:
+            recorder.step()
+        functions.disable()
+        if turn < 18:
+            clock("end of the step")
+            synchronize()
+            clock("the device")
+        elif turn == 18:
+            synchronize()
+            operations.stop()
+    rows = {row.key: (row.count, row.self_cpu_time_total / 1e3) for row in operations.key_averages()}
+    return {name: statistics.median(times) for name, times in clock.times.items()}, rows, functions
+
+
+def _unmarked(_: str) -> None:
+    """Nobody looks at the clock."""
+
+
 def _profile(work: Work, configuration: str, folder: Path) -> None:
+    """By part of the step, by operation of torch's and call of the driver, by function."""
     level, keep = configuration.split(":")
-    with twintrace.record(folder / "profile", work.net, level=level, keep=keep) as recorder:
-        for _ in range(3):
-            work.step()
-            recorder.step()
-        profile = cProfile.Profile()
-        profile.enable()
-        for _ in range(3):
-            work.step()
-            recorder.step()
-        profile.disable()
-    pstats.Stats(profile).sort_stats("tottime").print_stats(40)
+    bare_parts, bare, _ = _looked_at(work, None)
+    with twintrace.record(folder / "profile", work.net, level=level, keep=keep, overwrite=True) as recorder:
+        recorded_parts, recorded, functions = _looked_at(work, recorder)
+    say(f"\n{configuration}: parts of a step, ms of the clock, bare and recorded")
+    for name, took in recorded_parts.items():
+        say(f"{name:17} {bare_parts[name]:8.2f} {took:8.2f}  added {took - bare_parts[name]:8.2f}")
+    say("\noperations, and calls of the driver: how often in a step, ms of their own on the host, bare and recorded")
+    added = {name: took - bare.get(name, (0, 0.0))[1] for name, (_, took) in recorded.items()}
+    for name in sorted(added, key=added.__getitem__, reverse=True)[:40]:
+        before, after = bare.get(name, (0, 0.0)), recorded[name]
+        say(f"{name[:60]:60} {before[0]:6} {before[1]:8.2f} {after[0]:6} {after[1]:8.2f}  added {added[name]:8.2f}")
+    pstats.Stats(functions).sort_stats("tottime").print_stats(60)
 
 
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -395,7 +454,9 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--work", action="append", choices=("gpt", "resnet50"), help="may be repeated")
     parser.add_argument("--only", action="append", metavar="LEVEL:KEEP", help="may be repeated")
     parser.add_argument("--rounds", type=int, default=4, help="of three bare and three recorded steps each; default: 4")
-    parser.add_argument("--profile", metavar="LEVEL:KEEP", help="where the host's time goes, instead of figures")
+    parser.add_argument(
+        "--profile", action="append", metavar="LEVEL:KEEP", help="where the host's time goes, instead of figures"
+    )
     parser.add_argument("--tiny", action="store_true", help="small nets: to try the benchmark itself")
     parser.add_argument("--dir", type=Path, help="a folder on the disk to be written to; default: the temporary one")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there as well")

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
@@ -277,7 +277,7 @@ class Planner:
             plan = self._plan_of(draft, pattern)  # how far stacks and so on were counted is known until the next step
             if plan is not None:
                 self._plans.write_out(plan.script)
-                self._plans.wire(plan.script, self.gradients, self.reporter)
+                self._plans.wire(plan.script, self.gradients)
                 self._known.insert(0, plan)
                 del self._known[_MAX_PLANS:]
         self._observer.marks = {}
@@ -338,13 +338,6 @@ class Planner:
     def around(self) -> list[tuple[str, int | None]]:
         return self._session.modules_around()
 
-    def reporter(self, key: tuple[int, Role, str]) -> Callable[[Any], None]:
-        def report(tensor: Any) -> None:
-            if tensor is not None:
-                self.report(key, tensor)
-
-        return report
-
     def gradients(self, slots: Sequence[tuple[bool, int, Any]], sent: Sequence[Any], received: Sequence[Any]) -> None:
         """Gradients of calls that were planned, as a node of the graph has sent or received them."""
         follower = self.follower
@@ -352,17 +345,10 @@ class Planner:
         for is_sent, position, key in slots[done:]:
             given = sent if is_sent else received
             if position < len(given) and given[position] is not None:
-                self.report(key, given[position])
-
-    def report(self, key: tuple[int, Role, str], tensor: Any) -> None:
-        """A gradient of a call that was planned."""
-        follower = self.follower
-        if follower is not None and follower.gradient(key, tensor):
-            return
-        with self._lock:
-            count = self._counts[key]
-            self._counts[key] = count + 1
-        self._session.write_gradient(key, tensor, count)
+                with self._lock:
+                    count = self._counts[key]
+                    self._counts[key] = count + 1
+                self._session.write_gradient(key, given[position], count)
 
     def read(self, number: int, tensor: Any) -> None:
         self._host[number] = self._observer.read(tensor, self.follower.script.kinds[number][0])

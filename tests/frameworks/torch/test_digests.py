@@ -381,6 +381,18 @@ def test_a_write_that_no_call_shows_is_missing_and_told_of(stand_in, tmp_path):
     assert "it was written to, unseen, before it was read" in told
 
 
+def test_gradients_that_wait_are_read_before_they_are_cleared(stand_in, tmp_path):
+    net = nn.Linear(3, 2)
+    with tt.record(tmp_path / "trace", net, level="api", keep="fingerprint"):
+        net(torch.ones(1, 3)).sum().backward()
+        net.weight.grad.mul_(2)
+        wanted = fingerprint(net.weight.grad.clone())
+        net.zero_grad(set_to_none=False)
+    journal = tt.open(tmp_path / "trace").journal(0)
+    call = next(call for call in journal.calls() if call.site.name == "torch.Tensor.mul_")
+    assert journal.tensor(call.output.id).fingerprint == wanted
+
+
 def test_what_is_freed_is_read_before(stand_in, tmp_path):
     """FSDP gives parameters' memory back after use."""
     net = nn.Linear(4, 2)

@@ -344,15 +344,16 @@ def test_tensors_are_handed_over_many_at_a_time(stand_in, tmp_path, monkeypatch,
 
 
 def test_what_is_not_settled_is_found_before_a_write():
-    """By its address, among few; among many all are settled."""
+    """By its address, among few; among many all are settled. Not if a copy waits in its place, or it has been read."""
     settled = []
 
     class Behind:
-        addresses, _settled, count = [0, 100, 200, 300], 1, 3
+        addresses, _settled, count = [0, 100, 200, 300, 500, 600], 1, 6
+        seen, _copies = [torch.ones(1)] * 4 + [torch.ones(1), None], {4: torch.ones(1)}
         is_behind = True
         settle = lambda self: settled.append(True)  # noqa: E731
 
-    for start, end, found in ((0, 100, False), (100, 101, True), (150, 201, True), (250, 400, False)):
+    for start, end, found in ((0, 100, False), (100, 101, True), (150, 201, True), (350, 700, False)):
         del settled[:]
         plans.Follower.settle_within(Behind(), start, end)
         assert bool(settled) is found
@@ -360,6 +361,21 @@ def test_what_is_not_settled_is_found_before_a_write():
     many.addresses, many.count = list(range(100, 100 + 2 * plans._ASKED)), 2 * plans._ASKED
     plans.Follower.settle_within(many, 0, 1)
     assert settled
+
+
+def test_what_a_plan_knows_to_be_written_to_is_copied_when_it_is_seen(stand_in, tmp_path, monkeypatch):
+    """Not searched for among all that waits, when somebody is about to write to it; also if its call writes to buffers."""
+    replaced = []
+    replace = digests.DeviceDigests._replace
+    monkeypatch.setattr(digests.DeviceDigests, "_replace", lambda *given: replaced.append(1) or replace(*given))
+    counts, run = [], cases.Run("conv")
+    with tt.record(tmp_path / "trace", run.net, level="mix", keep="fingerprint") as rec:
+        for i in range(cases.STEPS):
+            cases.plain(run, i, rec)
+            rec.step()
+            counts.append(len(replaced))
+    assert counts[0] > 0
+    assert counts[3] == counts[-1]
 
 
 def test_the_mode_that_sees_writes_is_there_only_while_something_waits(stand_in, tmp_path):

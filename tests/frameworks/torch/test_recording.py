@@ -367,6 +367,25 @@ def test_at_level_module_a_fused_update_is_a_new_weight(tmp_path):
     assert len({journal.tensor(call.parameters["weight"]).fingerprint for call in journal.calls()}) == 3
 
 
+@pytest.mark.parametrize("clear", ["optimizer", "module"])
+def test_clearing_gradients_says_the_same_however_it_is_done(clear, tmp_path):
+    """Zeros that are written one by one are no calls of the user's; his own are."""
+    sites = []
+    for set_to_none in (True, False):
+        net = nn.Linear(3, 2)
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+        path = tmp_path / str(set_to_none)
+        with tt.record(path, net, level="api", keep="statistics"):
+            net(torch.ones(1, 3)).sum().backward()
+            optimizer.step()
+            (optimizer if clear == "optimizer" else net).zero_grad(set_to_none=set_to_none)
+            torch.zeros(2).zero_()
+        assert all(p.grad is None if set_to_none else not p.grad.any() for p in net.parameters())
+        sites.append([call.site for call in tt.open(path).journal(0).calls()])
+    assert sites[0] == sites[1]
+    assert [site.name for site in sites[0]][-1] == "torch.Tensor.zero_"
+
+
 def test_producers_rebuild_the_data_flow(recorded):
     x = torch.ones(2)
 

@@ -1,6 +1,7 @@
 """Checks of a plan's events, written out: one function for each, in which nothing is looked up or looped over that a plan knows.
 
     write_out(script)        gives each event its `check`
+    check_of_run(…)          one check for all gradients that a hook tells of
     event.check(f, …)        compares what has come with the event, in the state `f` of the step (`plans.Follower`); True: plain
                              values are others, and their line is to be made anew; Departed, or another error: not as planned
 
@@ -39,6 +40,7 @@ from .drafts import (
     Item,
     Script,
     Sight,
+    Slots,
 )
 
 _MOST = 12
@@ -94,6 +96,21 @@ def write_out(script: Script) -> None:
             text = _Text(is_backward=True)
             text.item((TENSOR, event.sight), "x")
             event.check = text.function("x")
+
+
+def check_of_run(slots: Slots, events: Sequence[Event]) -> Callable[..., Any]:
+    """The check of a hook's gradients, which takes what a node has sent and received. `events`: those of the slots, in order; a
+    slot without one had no gradient.
+    """
+    text, rest = _Text(is_backward=True), list(events)
+    for place, (is_sent, position, key) in enumerate(slots):
+        given = f"{'sent' if is_sent else 'received'}[{position}]"
+        if rest and rest[0].key == key:
+            text.add(f"x{place} = {given}")
+            text.item((TENSOR, rest.pop(0).sight), f"x{place}")
+        else:
+            text.add(f"if {given} is not None:", "    raise Departed")
+    return text.function("sent, received")
 
 
 def _check_of_call(event: Event) -> Callable[..., Any]:

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
 from operator import itemgetter
 from threading import get_ident
 from types import CodeType, FrameType
@@ -54,6 +55,8 @@ MAX_THREADS = 8
 
 Key = tuple[int, Role, str]
 """Owner of a gradient: the call (-1: none), the role, the slot."""
+Slots = tuple[tuple[bool, int, Key], ...]
+"""Gradients that one hook tells of: was it sent (else received), its position, its owner."""
 Place = tuple[tuple[CodeType, int], ...]
 ANCHORS: set[CodeType] = set()
 """Code of the recorder's frames in which modules run: what lies below one was compared when the module was entered."""
@@ -66,6 +69,12 @@ _PLUMBING = {
 ANYWHERE = -2
 _TENSORS = 2
 """Position of the number of tensors in a mark."""
+
+
+@cache
+def parameter_slots(name: str) -> Slots:
+    """The slots of the hook of a parameter; always the same object."""
+    return ((False, 0, (-1, Role.PARAMETER, name)),)
 
 
 class Departed(Exception):
@@ -160,7 +169,7 @@ class Event:
     __slots__ = (
         "after", "args", "buffers", "check", "depth", "hooked", "id", "kept", "key", "kind", "kwargs", "mark", "mutated",
         "mutates", "name", "names", "only", "output", "parameters", "phase", "place", "posts", "precision", "pres", "pushed",
-        "settings", "sight", "sort", "state", "text", "thread", "type", "whole", "written",
+        "run", "settings", "sight", "slots", "sort", "state", "text", "thread", "type", "whole", "written",
     )  # fmt: skip
 
     def __init__(self, kind: int) -> None:
@@ -201,6 +210,10 @@ class Event:
         self.whole: tuple[int, type, Any] | None = None
         """The one hook of a call that is one node: the result that has it, its class, the hook."""
         self.mark: tuple[int, ...] = ()
+        self.slots: list[Slots] = []
+        """Of the hooks on the graph of a call."""
+        self.run: tuple[Any, int, Event, Any] | None = None
+        """Of the first gradient that a hook tells of: the hook's slots, how many events they are, the last, a check of all."""
 
     @property
     def is_enter(self) -> bool:

@@ -17,12 +17,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ...model.records import Role
 from ...model.sites import Kind, Phase
 from ..headroom import EVERY, headroom
 from ..protocol import ModuleView, Open, Sink
 from .compiled import WAY_IN
-from .drafts import ANCHORS, HANDLERS, SCALARS, draft_of
+from .drafts import ANCHORS, HANDLERS, SCALARS, draft_of, parameter_slots
 from .gradients import Gradients, edges_of, next_sequence_number, unseen
 from .patches import patch
 from .quiet import quiet
@@ -398,14 +397,14 @@ class Modules:
             self._hooked.popitem()[1][1].remove()
 
     def _parameter_hook(self, name: str) -> Callable[[Any], None]:
-        key = (-1, Role.PARAMETER, name)
+        slots, planner = parameter_slots(name), self.planner
 
         def hook(gradients: tuple[Tensor | None, ...]) -> None:
             gradient = gradients[0] if gradients else None
             if gradient is not None:
                 with unseen():
-                    follower = None if self.planner is None else self.planner.follower
-                    if follower is None or not follower.gradient(key, gradient):
+                    follower = None if planner is None else planner.follower
+                    if follower is None or not follower.gradients(slots, (), gradients):
                         self._sink.parameter_gradient(name, gradient)
 
         return hook

@@ -59,12 +59,13 @@ from .drafts import (
     Key,
     Script,
     Sight,
+    Slots,
     caller,
     draft_of,
 )
 from .gradients import Gradients
 from .precision import precision
-from .wiring import Slots, hook_up, wire
+from .wiring import hook_up, wire
 
 __all__ = ["ANCHORS", "HANDLERS", "Draft", "Follower", "caller", "draft_of", "wire", "write_out"]
 
@@ -86,9 +87,6 @@ class Desk(Protocol):
 
     def depart(self, error: Exception | None = None) -> None:
         """Write down what was followed; the rest of the step is recorded in full. `error`: what was not expected at all."""
-
-    def reporter(self, key: Key) -> Callable[[Any], None]:
-        """Tells of one gradient."""
 
     def retell(self, event: Event, enter: Event, values: Any) -> None:
         """Plain values of a call are others than in the plan: make its line anew. ValueError where that cannot be."""
@@ -126,6 +124,7 @@ class Follower:
         # Of storages that were written to unseen by their version: numbers below it are void.
         self.lives: dict[Any, int] = {}
         self._voided = 0  # calls that write, in the order of the script, that are in `lives`
+        self._void_below = 0  # numbers known when the last of them ended
         self._met = 0  # numbers that were known before the present event
         self._waiting = 0  # numbers that wait, or have been read
         self.threads: list[int | None] = [None] * MAX_THREADS
@@ -252,32 +251,46 @@ class Follower:
         """Gradients of one node of the graph have come. The number of slots that were as planned: all, or those before the step
         departed.
         """
-        done = 0
         with self._lock:
-            while True:
-                try:
+            at = self.at
+            try:
+                event = self.events[at]
+                told, count, last, check = event.run  # type: ignore[misc]
+                if told is slots and self.events[at + count - 1] is last and self.threads[event.thread] == get_ident():
                     self._look_around()
-                    for is_sent, position, key in slots[done:]:
-                        given = sent if is_sent else received
-                        tensor = given[position] if position < len(given) else None
-                        if tensor is not None:
-                            event = self.events[self.at]
-                            if event.key != key or self.threads[event.thread] != get_ident():
-                                self._expect(event, key)
-                            event.check(self, tensor)
-                            self._met = self.count
-                            self.at += 1
-                        done += 1
-                    if self.count > self._waiting:
+                    check(self, sent, received)
+                    self.at = at + count
+                    if self.count > self._met:
+                        self._met = self.count
                         self._wait()
-                    return done
-                except Exception as error:  # noqa: BLE001 - whatever cannot be looked at is not as planned
-                    if not self._go_over(error):
-                        return done
+                    return len(slots)
+            except Exception:  # noqa: BLE001 - told one by one it may be as planned
+                self._take_back()
+            return self._gradients(slots, sent, received)
 
-    def gradient(self, key: Key, tensor: Tensor) -> bool:
-        """A gradient has come. False: not as planned."""
-        return self.gradients(((False, 0, key),), (), (tensor,)) == 1
+    def _gradients(self, slots: Slots, sent: Sequence[Any], received: Sequence[Any]) -> int:
+        """The same one by one."""
+        done = 0
+        while True:
+            try:
+                self._look_around()
+                for is_sent, position, key in slots[done:]:
+                    given = sent if is_sent else received
+                    tensor = given[position] if position < len(given) else None
+                    if tensor is not None:
+                        event = self.events[self.at]
+                        if event.key != key or self.threads[event.thread] != get_ident():
+                            self._expect(event, key)
+                        event.check(self, tensor)
+                        self._met = self.count
+                        self.at += 1
+                    done += 1
+                if self.count > self._waiting:
+                    self._wait()
+                return done
+            except Exception as error:  # noqa: BLE001 - whatever cannot be looked at is not as planned
+                if not self._go_over(error):
+                    return done
 
     def _expect(self, event: Event, key: Key) -> None:
         if event.key != key:
@@ -363,10 +376,13 @@ class Follower:
         """Is this tensor, which has the address and the version of a number, the one of that number?"""
         voids = self.script.voids
         if self._voided < len(voids) and voids[self._voided][0] <= self.at:
-            self.settle()
-        if number >= self._settled and self.seen[number].__class__ in looking._PLAIN:
-            return True  # its memory is held, and nothing was written to that its version does not tell
+            self._note_voids()
+        is_held = number >= self._settled and self.seen[number].__class__ in looking._PLAIN
+        if is_held and number >= self._void_below:
+            return True  # its memory is held, and nothing was written to since that its version does not tell
         storage = tensor.untyped_storage()._cdata
+        if is_held:
+            return bool(number >= self.lives.get(storage, 0))
         return (
             bool(self.storages[number] == storage)
             and number >= self.lives.get(storage, 0)
@@ -433,10 +449,16 @@ class Follower:
         return self.count > self._settled
 
     def settle_within(self, start: int, end: int) -> None:
-        """Settle, if a tensor that is not settled may lie between these addresses."""
-        behind = self.addresses[self._settled : self.count]
-        if len(behind) > _ASKED or any(start <= address < end for address in behind):
+        """Settle, if a tensor that is not settled, and of which there is no copy, may lie between these addresses."""
+        first, last, addresses = self._settled, self.count, self.addresses
+        if last - first > _ASKED:
             self.settle()
+            return
+        for number in range(first, last):
+            is_near = start <= addresses[number] < end and number not in self._copies
+            if is_near and self.seen[number].__class__ in looking._PLAIN:  # else it has been read
+                self.settle()
+                return
 
     def settle(self) -> None:
         """Ask the tensors that were seen for their storages, and hand them over to be read."""
@@ -445,12 +467,19 @@ class Follower:
             if first < last:
                 self._settled, self._behind = last, 0
                 self._settle(first, last)
-            voids, at = self.script.voids, self.at
-            while self._voided < len(voids) and voids[self._voided][0] <= at:
-                _, count, numbers = voids[self._voided]
-                for number in numbers:
-                    self.lives[self.storages[number]] = count
-                self._voided += 1
+            self._note_voids()
+
+    def _note_voids(self) -> None:
+        """Note the storages that were written to by calls that have ended by now."""
+        voids, at, seen = self.script.voids, self.at, self.seen
+        while self._voided < len(voids) and voids[self._voided][0] <= at:
+            _, count, numbers = voids[self._voided]
+            for number in numbers:
+                is_settled = number < self._settled or seen[number].__class__ not in looking._PLAIN
+                storage = self.storages[number] if is_settled else seen[number].untyped_storage()._cdata
+                self.lives[storage] = count
+            self._void_below = count
+            self._voided += 1
 
     def _settle(self, first: int, last: int) -> None:
         script, seen, again, holds = self.script, self.seen, self.script.again, self.holds
@@ -467,6 +496,7 @@ class Follower:
         for storage, memory in zip(storages, memories, strict=True):
             if storage not in holds:
                 holds[storage] = memory._weak_ref()
+        addresses, versions = [self.addresses[n] for n in numbers], [self.versions[n] for n in numbers]
         spans = [script.spans[number] for number in numbers]
         if self._copies or not script.plain.issuperset(numbers) or any(map(lt, rooms, spans)):
             places = [
@@ -474,13 +504,16 @@ class Follower:
                 for place, number in enumerate(numbers)
                 if self._is_to_be_read(number, rooms[place], memories[place])
             ]
-            numbers, tensors, storages, rooms = (
-                [column[place] for place in places] for column in (numbers, tensors, storages, rooms)
+            for place, number in enumerate(numbers) if self._copies else ():
+                copied = self._copies.pop(number, None)
+                if copied is not None:
+                    tensors[place], storages[place] = copied, -1 - number
+                    addresses[place], versions[place] = copied.data_ptr(), copied._version
+            numbers, tensors, storages, rooms, addresses, versions = (
+                [column[place] for place in places]
+                for column in (numbers, tensors, storages, rooms, addresses, versions)
             )
-        addresses, versions = self.addresses, self.versions
-        self._digests.take(
-            numbers, tensors, storages, rooms, [addresses[n] for n in numbers], [versions[n] for n in numbers]
-        )
+        self._digests.take(numbers, tensors, storages, rooms, addresses, versions)
 
     def _is_to_be_read(self, number: int, room: int, memory: Any) -> bool:
         """Is this tensor, which is settled, to be read?"""
@@ -494,10 +527,7 @@ class Follower:
         if room < span or (script.is_given[number] and address + span > memory.data_ptr() + room):
             self._digests.lose(number, "its storage has been freed")
             return False
-        copied = self._copies.pop(number, None)
-        if copied is not None:
-            self._digests.take([number], [copied], [-1 - number], [room], [copied.data_ptr()], [copied._version])
-        return copied is None
+        return True
 
     def _is_read(self, number: int, tensor: Any, address: int, version: int) -> bool:
         """Was this argument read when the step began? Those that could have been are from the next step on."""
@@ -540,14 +570,18 @@ class Follower:
 
     # --- departing ----------------------------------------------------------------------------------------------------
 
-    def _go_over(self, error: Exception) -> bool:
-        """Another plan that begins alike is taken up; False where there is none, and the step departs."""
-        if self.count > self._met:  # of this event
+    def _take_back(self) -> None:
+        """The present event was not seen."""
+        if self.count > self._met:
             self.count = self._met
             self._settled, self._waiting = min(self._settled, self.count), min(self._waiting, self.count)
             self._copies = {number: copied for number, copied in self._copies.items() if number < self.count}
             self.table = {key: number for number, key in enumerate(self._keys())}
             self.rows[self._met :] = range(self._met, len(self.rows))
+
+    def _go_over(self, error: Exception) -> bool:
+        """Another plan that begins alike is taken up; False where there is none, and the step departs."""
+        self._take_back()
         for other in self.scripts:
             if other is not self.script and other.size > self.at and self.script.common(other) >= self.at:
                 self.scripts = [script for script in self.scripts if script is not self.script]

@@ -7,6 +7,8 @@
 The user has called `optimizer.step()`, and that is what is recorded: the hundreds of small in-place calls inside it are torch's
 own, like those inside any other function (level `op` shows its kernels). An optimizer that is not torch's is the user's code, and
 its calls are recorded one by one. So is a closure, which is a forward and backward of its own.
+`zero_grad()` says nothing, however it clears: with `set_to_none=False` it writes a zero to each gradient, and the record is what it
+is with `set_to_none=True`.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from ...model.sites import Kind, Phase
@@ -62,6 +64,8 @@ class Updates:
         """Install; yields what undoes each change."""
         yield on_steps(self._begin, self._end, self._over)
         yield patch(torch.autograd.profiler.record_function, "__exit__", self._after_steps)
+        yield patch(Optimizer, "zero_grad", self._around_clearing)
+        yield patch(nn.Module, "zero_grad", self._around_clearing)
         yield self._over
 
     def _after_steps(self, original: Any) -> Any:
@@ -76,6 +80,25 @@ class Updates:
                 original(this, *exc)
 
         return __exit__
+
+    def _around_clearing(self, original: Any) -> Any:
+        """Gradients are cleared unseen, but what waits in their memory is read before."""
+
+        @functools.wraps(original)
+        def zero_grad(owner: Any, set_to_none: bool = True) -> Any:
+            if is_compiling() or self._sink is None or self._suspend is None:
+                return original(owner, set_to_none)
+            resume = self._suspend()
+            try:
+                if not set_to_none and self._sink.waits:
+                    with unseen():
+                        own = _parameters(owner) if isinstance(owner, Optimizer) else list(owner.parameters())
+                        self._sink.before_write([p.grad for p in own if p.grad is not None])
+                return original(owner, set_to_none)
+            finally:
+                resume()
+
+        return zero_grad
 
     def _begin(self, optimizer: Optimizer, args: Any, kwargs: Any) -> Any:
         if is_compiling():  # a step that is being compiled: what its hooks do would become part of it

@@ -1,6 +1,6 @@
 """Hooks of a plan on the graph that a step makes: the same functions in every step, put where the plan says.
 
-    wire(script, take, reporter)        once, when the plan is made: a function for each node
+    wire(script, take)                  once, when the plan is made: a function for each node
     hook_up(event, results, gradients)  in each step, when the call has ended
 
 A function that is called by a node tells of all its gradients at once, as slots (was it sent?, position, key): `take(slots, sent,
@@ -16,15 +16,15 @@ import torch
 from torch import Tensor
 
 from ...model.records import Role
-from .drafts import Departed, Event, Key, Script
+from .checks import check_of_run
+from .drafts import Departed, Event, Script, Slots, parameter_slots
 from .gradients import Gradients, Hooked, unseen
 
-Slots = tuple[tuple[bool, int, Key], ...]
 Take = Callable[[Slots, Sequence[Any], Sequence[Any]], None]
 
 
-def wire(script: Script, take: Take, reporter: Callable[[Key], Callable[[Any], None]]) -> None:
-    """Make the hooks of a plan. `take` is told of the gradients of a node; `reporter(key)` tells of one, which was added up."""
+def wire(script: Script, take: Take) -> None:
+    """Make the hooks of a plan. `take` is told of the gradients of a node, or of one which was added up."""
     for event in script.events:
         if event.hooked is None or event.pres:  # an event may belong to several plans that begin alike
             continue
@@ -34,20 +34,47 @@ def wire(script: Script, take: Take, reporter: Callable[[Key], Callable[[Any], N
             inner = event.hooked.layout.inner[0][2]
             after = [(True, position, (event.id, Role.INPUT, slot)) for position, slot, _ in inner]
             event.pres.append((place, kind, None))
-            event.whole = place, kind, _hook((*before, *after), take)
+            event.slots = [(*before, *after)]
+            event.whole = place, kind, _hook(event.slots[0], take)
             continue
         for place, kind, slots in event.hooked.ends:
-            event.pres.append(
-                (place, kind, _prehook(tuple((False, n, (event.id, Role.OUTPUT, slot)) for slot, n in slots), take))
-            )
+            received = tuple((False, n, (event.id, Role.OUTPUT, slot)) for slot, n in slots)
+            event.slots.append(received)
+            event.pres.append((place, kind, _prehook(received, take)))
         for (end, way, edges), kinds in zip(event.hooked.layout.inner, event.hooked.kinds, strict=True):
             wanted = [(position, (event.id, Role.INPUT, slot), total) for position, slot, total in edges]
             if all(total < 0 for _, _, total in wanted):
-                hook = _hook(tuple((True, position, key) for position, key, _ in wanted), take)
-                event.posts.append((end, way, kinds, hook))
+                sent = tuple((True, position, key) for position, key, _ in wanted)
+                event.slots.append(sent)
+                event.posts.append((end, way, kinds, _hook(sent, take)))
             else:
-                receivers = [(position, reporter(key), total) for position, key, total in wanted]
+                alone: list[Slots] = [((False, 0, key),) for _, key, _ in wanted]
+                event.slots += alone
+                receivers = [
+                    (position, _receiver(slots, take), total)
+                    for slots, (position, _, total) in zip(alone, wanted, strict=True)
+                ]
                 event.posts.append((end, way, kinds, receivers))
+    _find_runs(script)
+
+
+def _find_runs(script: Script) -> None:
+    """Give one check to the gradients that come together from one hook."""
+    events = script.events
+    owners = {key: slots for event in events for slots in event.slots for _, _, key in slots}
+    at = 0
+    while at < len(events):
+        key, first = events[at].key, at
+        if key is not None:
+            slots = parameter_slots(key[2]) if key[1] is Role.PARAMETER else owners.get(key, ())
+            for _, _, expected in slots:
+                if at < len(events) and events[at].key == expected and events[at].thread == events[first].thread:
+                    at += 1
+            if at > first:
+                run = events[first:at]
+                run[0].run = slots, len(run), run[-1], check_of_run(slots, run)
+                continue
+        at += 1
 
 
 def _is_one_node(hooked: Hooked) -> bool:
@@ -75,6 +102,14 @@ def _prehook(slots: Slots, take: Take) -> Any:
             take(slots, (), received)
 
     return hook
+
+
+def _receiver(slots: Slots, take: Take) -> Callable[[Any], None]:
+    def receive(tensor: Any) -> None:
+        if tensor is not None:
+            take(slots, (), (tensor,))
+
+    return receive
 
 
 def _summing_hook(receivers: list[tuple[int, Callable[[Any], None]]]) -> Any:
