@@ -5,12 +5,13 @@
 
 A pair is *consistent* if what its two calls take was made by calls that are a pair as well, or by none. Where all pairs are, as
 between two runs of one program nearly always, nothing more is done. Otherwise calls are known by their name and by what they
-take, from the leaves (data, parameters) on: as in a proof that two terms are equal, with names for function symbols.
+take, from the leaves (data, parameters) on: as in a proof that two terms are equal, with names for function symbols. A place that
+only one side has tells nothing: modules that are called differently compute the same, and what comes after them is known by that.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Sequence, Set
 
 from ..operations.families import SHAPING
 from .features import values_of
@@ -19,8 +20,9 @@ from .trees import CallTree
 from .units import operation
 from .values import alike
 
-_ROUNDS = 4
-"""Each round pairs what has become known by the round before; a name in a new place costs one."""
+_ROUNDS = 8
+"""Each round pairs what has become known by the round before; a name in a new place, or a call that one side alone makes, costs
+one. After that, names decide."""
 _UNKNOWN = -1
 
 
@@ -96,36 +98,64 @@ def _as_many_agree(left: CallTree, right: CallTree, before: dict[int, int], afte
 def _known_by_flow(origins: tuple[_Origins, _Origins], named: dict[int, int]) -> dict[int, int]:
     """Calls with the same name that take the same, in order; what is not known so keeps its partner, if that is left over."""
     left, right = origins[0].tree, origins[1].tree
+    places = {call.site.path for call in left.calls} & {call.site.path for call in right.calls}
     there: dict[Hashable, list[int]] = {}
     for index in range(len(right)):
-        there.setdefault(_key(origins[1], index, None), []).append(index)
+        there.setdefault(_key(origins[1], index, None, places), []).append(index)
     for waiting in there.values():
         waiting.reverse()
     found: dict[int, int] = {}
     taken: set[int] = set()
-    for _ in range(_ROUNDS):
+    for last in (*[False] * _ROUNDS, True):
         before = len(found)
         for index in range(len(left)):
             if index not in found:
-                waiting = there.get(_key(origins[0], index, found), [])
+                waiting = there.get(_key(origins[0], index, found, places), [])
                 while waiting and waiting[-1] in taken:
                     waiting.pop()
                 if waiting:
                     found[index] = waiting.pop()
                     taken.add(found[index])
         kept = {one: two for one, two in named.items() if one not in found and two not in taken}
+        open_ = kept.keys(), set(kept.values())
         for one, two in kept.items():
             up = left.parent[one], right.parent[two]
-            if up[0] < 0 or up[1] < 0 or found.get(up[0], kept.get(up[0])) == up[1]:
+            inside = up[0] < 0 or up[1] < 0 or found.get(up[0], kept.get(up[0])) == up[1]
+            if inside and (last or not any(map(_waits, origins, (one, two), open_))):
                 found[one] = two
                 taken.add(two)
         if len(found) == before:
             break
-    return found
+    return found | _left_over(left, right, named, found, taken)
 
 
-def _key(origins: _Origins, index: int, partner: dict[int, int] | None) -> Hashable:
-    """A call's name and place, and where what it takes comes from, in the numbers of the right side."""
+def _left_over(
+    left: CallTree, right: CallTree, named: dict[int, int], found: dict[int, int], taken: set[int]
+) -> dict[int, int]:
+    """Of calls that names had paired, and whose partners the flow gave to others: as many of a name on both sides, in order."""
+    groups: dict[Hashable, tuple[list[int], list[int]]] = {}
+    for which, tree, indices in ((0, left, named.keys() - found.keys()), (1, right, set(named.values()) - taken)):
+        for index in sorted(indices):
+            site = tree.calls[index].site
+            up = tree.parent[index]
+            inside = up if which or up < 0 else found.get(up)
+            groups.setdefault((site.phase, site.kind, site.name, site.path, inside), ([], []))[which].append(index)
+    return {
+        one: two
+        for ours, theirs in groups.values()
+        if len(ours) == len(theirs)
+        for one, two in zip(ours, theirs, strict=True)
+    }
+
+
+def _waits(origins: _Origins, index: int, named: Set[int]) -> bool:
+    """Does a call take the result of one that is known by nothing but its name so far? Once that is settled, flow may tell."""
+    makers = (origins.of(item.tensor)[0] for item in origins.tree.inputs(index))
+    return any(maker in named and maker != index for maker in makers)
+
+
+def _key(origins: _Origins, index: int, partner: dict[int, int] | None, places: Set[str]) -> Hashable:
+    """A call's name and place, if both sides have that, and where what it takes comes from, in the numbers of the right side."""
     tree = origins.tree
     site = tree.calls[index].site
 
@@ -140,7 +170,8 @@ def _key(origins: _Origins, index: int, partner: dict[int, int] | None) -> Hasha
             if made != index
         ]
     )
-    return site.phase, site.kind, site.name, site.path, number(tree.parent[index]), into
+    path = site.path if site.path in places else None
+    return site.phase, site.kind, site.name, path, number(tree.parent[index]), into
 
 
 def _has_no_rank_in_common(left: CallTree, right: CallTree, pair: Named) -> bool:
