@@ -2,6 +2,8 @@
 
     python -m benchmarks.align                 three pairs of records of 25,000, 50,000 and 100,000 calls on each side
     python -m benchmarks.align 10000 20000     other lengths
+    python -m benchmarks.align --classes       how good it is: twenty pairs of each class (tests/corpus/pairing)
+    python -m benchmarks.align --classes 4 6 -v    some classes, with everything that falls short
 
     again     two runs of one program: the same names, values a little off
     longer    the same, with an extra call now and then
@@ -187,9 +189,31 @@ def measure(name: str, calls: int) -> None:
     )
 
 
+def score_classes(numbers: Sequence[int], *, verbose: bool) -> None:
+    """The corpora, class by class: tensors paired, wrong pairs, exit codes, places."""
+    from tests.corpus.pairing.cases import CLASSES  # here: they need PyTorch
+    from tests.corpus.pairing.corpora import outcomes, table
+    from tests.corpus.pairing.scoring import Score
+
+    scores = {}
+    for number in numbers or CLASSES:
+        found = list(outcomes(number))
+        scores[number] = Score.of(found)
+        for outcome in found if verbose else ():
+            if not outcome.perfect:
+                print(outcome, flush=True)
+        print(f"class {number}: {'met' if scores[number].met else 'MISSED'}", flush=True)
+    print(
+        f"\n{table(scores)}\n\ntarget: 99 % of the tensors that both sides have are paired, none wrongly; every exit code right"
+    )
+
+
 def main(arguments: list[str]) -> None:
     if arguments[:1] == ["--one"]:
         measure(arguments[1], int(arguments[2]))
+        return
+    if arguments[:1] == ["--classes"]:
+        score_classes([int(text) for text in arguments[1:] if text != "-v"], verbose="-v" in arguments)
         return
     lengths = [int(text) for text in arguments] or [25_000, 50_000, 100_000]
     print(

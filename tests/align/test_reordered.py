@@ -1,5 +1,7 @@
 """Two runs of one program that do independent things in another order; and what has one name and does something else."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from nets import WIDTH, weight
@@ -55,6 +57,63 @@ def _expected() -> dict[str, str]:
     both = {"mm.default", "tanh.default", "tanh_backward.default"}
     found = {f"aten.{name}#{n}": f"aten.{name}#{1 - n}" for name in both for n in (0, 1)}
     return found | {"aten.mul.Tensor#0": "aten.mul.Tensor#1", "aten.mul.Tensor#1": "aten.mul.Tensor#0"}
+
+
+def inside(side, model: str):
+    """The same, its products made in modules below `model`: a layer for each weight."""
+    calls = []
+    for call in side.calls:
+        weights = [
+            leaf.id
+            for leaf in call.args
+            if side.tensor(leaf.id).requires_grad and side.tensor(leaf.id).producer is None
+        ]
+        path = f"{model}.layer{side.tensor(weights[0]).fingerprint}" if weights else ""
+        calls.append(replace(call, site=replace(call.site, path=path)))
+    return replace(side, calls=calls)
+
+
+def test_branches_in_another_order_are_paired_by_flow_in_modules_of_other_names():
+    """Nothing but the weights tells which layer is which; what comes after them has one name in one place."""
+    found = align(inside(branches([0, 1]), "net"), inside(branches([1, 0]), "model.net"))
+
+    assert names(found) == _expected()
+    assert alone(found) == ([], [])
+
+
+@pytest.mark.parametrize("kind", ["extra", "other"])
+def test_a_mistake_in_one_of_two_branches_leaves_the_backward_pass_in_order(kind):
+    """What only a name tells waits until the flow has told what it can, and what is left over then goes in order."""
+
+    def side(order, wrong):
+        made = Maker("torch")
+        x = made.given(noise(4, WIDTH))
+        ends, weights = {}, {}
+        for number in order:
+            weights[number] = made.parameter(weight(number))
+            y = made.call("aten.mm.default", [x, weights[number]], x.array @ weights[number].array, kind=Kind.OP)
+            if wrong and number == 1 and kind == "extra":
+                y = made.call("aten.neg.default", [y], -y.array, kind=Kind.OP)
+            name = "aten.relu.default" if number else "aten.tanh.default"
+            if wrong and number == 1 and kind == "other":
+                name = "aten.abs.default"
+            ends[number] = made.call(name, [y], np.tanh(y.array) * (1 + 0.1 * number + wrong), kind=Kind.OP)
+        total = made.call("aten.mul.Tensor", [ends[0], ends[1]], ends[0].array * ends[1].array, kind=Kind.OP)
+        made.phase = Phase.BACKWARD
+        for number in reversed(order):
+            name = ("aten.tanh_backward.default", "aten.threshold_backward.default")[number]
+            if wrong and number == 1 and kind == "other":
+                name = "aten.sgn.default"
+            g = made.call(name, [total, ends[number]], total.array * (1 - ends[number].array ** 2), kind=Kind.OP)
+            t = made.call("aten.t.default", [g], g.array.T, kind=Kind.OP)
+            made.call("aten.sum.default", [t], t.array.sum(1), kind=Kind.OP)
+        return made.side()
+
+    found = names(align(side([0, 1], False), side([1, 0], True)))
+
+    assert {name: found[name] for name in found if "sum" in name} == {
+        f"aten.sum.default#{n}": f"aten.sum.default#{1 - n}" for n in (0, 1)
+    }
 
 
 def test_an_extra_call_does_not_make_the_rest_another_order():

@@ -12,6 +12,7 @@
     oracle.py          what corresponds, seen from the values alone
     score.py           an alignment held against truth and oracle
     faults.py          mistakes that ports make, and where each is; planted.py plants them in the right side
+    pairing/           pairs for each class of what real ports do: rewrites and mistakes, and what is paired and said of them
     generator/         another corpus, made from a seed: mistakes and rewrites in nets that are written once
 
     $ PYTHONPATH=src:tests python -m corpus.ports FOLDER [NAME …]       check ports

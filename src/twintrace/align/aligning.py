@@ -55,8 +55,10 @@ def _align(left: Side, right: Side, one: CallTree, two: CallTree, mapping: Mappi
     if same_program(one, two):
         for i, j, sure in in_order_of_flow(one, two, by_name(one, two)):
             if pairing.is_free(0, i) and pairing.is_free(1, j):
-                same = one.calls[i].site == two.calls[j].site
-                because = "same address" if same else "same name in the same place"
+                sites = one.calls[i].site, two.calls[j].site
+                because = "same address" if sites[0] == sites[1] else "same name in the same place"
+                if sites[0].path != sites[1].path:
+                    because = "the same function of the same tensors"
                 pairing.pair(i, j, because, 1.0 if sure else 0.9, named=True)
     flowing = Flowing(pairing, mapper, (set(units(one, one.roots)), set(units(two, two.roots))), mapping)
     flowing.follow()

@@ -5,12 +5,13 @@
 
 A pair is *consistent* if what its two calls take was made by calls that are a pair as well, or by none. Where all pairs are, as
 between two runs of one program nearly always, nothing more is done. Otherwise calls are known by their name and by what they
-take, from the leaves (data, parameters) on: as in a proof that two terms are equal, with names for function symbols.
+take, from the leaves (data, parameters) on: as in a proof that two terms are equal, with names for function symbols. A place that
+only one side has tells nothing: modules that are called differently compute the same, and what comes after them is known by that.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Sequence, Set
 from functools import cached_property
 
 from ..model.values import TensorRef, leaves
@@ -21,8 +22,9 @@ from .trees import CallTree
 from .units import operation
 from .values import alike
 
-_ROUNDS = 4
-"""Each round pairs what has become known by the round before; a name in a new place costs one."""
+_ROUNDS = 8
+"""Each round pairs what has become known by the round before; a name in a new place, or a call that one side alone makes, costs
+one. After that, names decide."""
 _UNKNOWN = -1
 
 
@@ -137,44 +139,48 @@ def _agree_better(
 def _known_by_flow(origins: tuple[_Origins, _Origins], named: dict[int, int]) -> dict[int, int]:
     """Calls with the same name that take the same, in order; what is not known so keeps its partner, if that is left over."""
     left, right = origins[0].tree, origins[1].tree
+    places = {call.site.path for call in left.calls} & {call.site.path for call in right.calls}
     there: dict[Hashable, list[int]] = {}
     for index in range(len(right)):
-        there.setdefault(_key(origins[1], index, None), []).append(index)
+        there.setdefault(_key(origins[1], index, None, places), []).append(index)
     several = {key for key, own in there.items() if len({_constants(right, index) for index in own}) > 1}
     for waiting in there.values():
         waiting.reverse()
     siblings: dict[Hashable, list[int]] = {}
     for index in range(len(left)):
-        siblings.setdefault(_place(left, index), []).append(index)
+        siblings.setdefault(_place(left, index, places), []).append(index)
     found: dict[int, int] = {}
     taken: set[int] = set()
-    for _ in range(_ROUNDS):
+    for last in (*[False] * _ROUNDS, True):
         before = len(found)
         for index in range(len(left)):
             if index in found:
                 continue
-            key = _key(origins[0], index, found)
+            key = _key(origins[0], index, found, places)
             waiting = there.get(key, [])
             while waiting and waiting[-1] in taken:
                 waiting.pop()
             if not waiting:
                 continue
-            found[index] = waiting[-1]
+            chosen = waiting[-1]
             if key in several:
-                same = [other for other in siblings[_place(left, index)] if other == index or other not in found]
-                same = [other for other in same if _key(origins[0], other, found) == key]
+                same = [other for other in siblings[_place(left, index, places)] if other not in found]
+                same = [other for other in same if _key(origins[0], other, found, places) == key]
                 free = [other for other in reversed(waiting) if other not in taken]
-                found[index] = _by_constants(left, right, index, same, free)[0]
-            taken.add(found[index])
+                chosen = _by_constants(left, right, index, same, free)[0]
+            found[index] = chosen
+            taken.add(chosen)
         kept = {one: two for one, two in named.items() if one not in found and two not in taken}
+        open_ = kept.keys(), set(kept.values())
         for one, two in kept.items():
             up = left.parent[one], right.parent[two]
-            if up[0] < 0 or up[1] < 0 or found.get(up[0], kept.get(up[0])) == up[1]:
+            inside = up[0] < 0 or up[1] < 0 or found.get(up[0], kept.get(up[0])) == up[1]
+            if inside and (last or not any(map(_waits, origins, (one, two), open_))):
                 found[one] = two
                 taken.add(two)
         if len(found) == before:
             break
-    return found
+    return found | _left_over(left, right, named, found, taken)
 
 
 def _by_constants(
@@ -206,13 +212,39 @@ def _constants(tree: CallTree, index: int) -> Hashable:
     )
 
 
-def _place(tree: CallTree, index: int) -> Hashable:
+def _left_over(
+    left: CallTree, right: CallTree, named: dict[int, int], found: dict[int, int], taken: set[int]
+) -> dict[int, int]:
+    """Of calls that names had paired, and whose partners the flow gave to others: as many of a name on both sides, in order."""
+    groups: dict[Hashable, tuple[list[int], list[int]]] = {}
+    for which, tree, indices in ((0, left, named.keys() - found.keys()), (1, right, set(named.values()) - taken)):
+        for index in sorted(indices):
+            up = tree.parent[index]
+            inside = up if which or up < 0 else found.get(up)
+            key = _place(tree, index, {tree.calls[index].site.path}), inside
+            groups.setdefault(key, ([], []))[which].append(index)
+    return {
+        one: two
+        for ours, theirs in groups.values()
+        if len(ours) == len(theirs)
+        for one, two in zip(ours, theirs, strict=True)
+    }
+
+
+def _waits(origins: _Origins, index: int, named: Set[int]) -> bool:
+    """Does a call take the result of one that is known by nothing but its name so far? Once that is settled, flow may tell."""
+    makers = (origins.of(item.tensor)[0] for item in origins.tree.inputs(index))
+    return any(maker in named and maker != index for maker in makers)
+
+
+def _place(tree: CallTree, index: int, places: Set[str]) -> Hashable:
+    """A call's name, and the module that it is in, if that is one of `places`."""
     site = tree.calls[index].site
-    return site.phase, site.kind, site.name, site.path
+    return site.phase, site.kind, site.name, site.path if site.path in places else None
 
 
-def _key(origins: _Origins, index: int, partner: dict[int, int] | None) -> Hashable:
-    """A call's name and place, and where what it takes comes from, in the numbers of the right side."""
+def _key(origins: _Origins, index: int, partner: dict[int, int] | None, places: Set[str]) -> Hashable:
+    """A call's name and place, if both sides have that, and where what it takes comes from, in the numbers of the right side."""
     tree = origins.tree
 
     def number(position: int) -> int:
@@ -226,7 +258,7 @@ def _key(origins: _Origins, index: int, partner: dict[int, int] | None) -> Hasha
             if made != index
         ]
     )
-    return _place(tree, index), number(tree.parent[index]), into
+    return _place(tree, index, places), number(tree.parent[index]), into
 
 
 def _has_no_rank_in_common(left: CallTree, right: CallTree, pair: Named) -> bool:
