@@ -149,7 +149,7 @@ FAULTS = (
         "detached_norm",
         "two_towers",
         ". normalize",
-        ". div",
+        ". StopGradient",
         "no gradient through the length of a vector",
         backward=True,
     ),

@@ -108,7 +108,10 @@ class Explainer:
             what = f"the two calls mean something else: {difference.relative:.1e} apart on the same inputs"
         if cause is None:
             why = self._guess(left, right)
-            return Mistake("meaning", what, why, size=difference.units)
+            # What a call takes was made wrongly before it, by calls that nothing has paired.
+            before = pair.part is Part.INPUT and bool(left.calls) and bool(right.calls)
+            made = (left.calls[-1:], right.calls[-1:]) if before else ((), ())
+            return Mistake("meaning", what, why, size=difference.units, left=made[0], right=made[1])
         why = f"{cause.text}; {cause.how} the results agree: {cause.proof}" if cause.proof else cause.text
         calls = cause.left, cause.right
         key = cause.text, *(tuple(call.id for call in own) for own in calls)

@@ -405,8 +405,18 @@ class Search:
             for text, variant in variants(meaning, self._re.values[which].spec):
                 name = meaning.called or meaning.operation
                 said = f"{name}: {text} on the {SIDES[1 - which]}, not on the {SIDES[which]}"
-                cause = Cause(said, setting=meaning.operation, how="with it on both sides")
+                blamed = self._blamed(which, meaning)
+                cause = Cause(
+                    said, setting=meaning.operation, how="with it on both sides", left=blamed[0], right=blamed[1]
+                )
                 yield self._changed(cause, which, meaning, variant)
+
+    def _blamed(self, which: int, meaning: Meaning) -> tuple[tuple[Call, ...], tuple[Call, ...]]:
+        """The call of a meaning and its counterpart: its partner, or the last call of the other side."""
+        partner = next((pair[1 - which] for pair in self.pairs if pair[which] is meaning), None)
+        own = (self.call(which, meaning),)
+        other = self._slices[1 - which].calls[-1:] if partner is None else (self.call(1 - which, partner),)
+        return (tuple(other), own) if which else (own, tuple(other))
 
     def _exchanged_inputs(self) -> Iterator[Candidate]:
         """Inputs of one shape in each other's places: two exchanged, or all of them in another order."""

@@ -25,6 +25,11 @@ if TYPE_CHECKING:
 Tensor = torch.Tensor
 Values: TypeAlias = Callable[[Operand], Tensor]
 
+_COMMUTATIVE = frozenset(("add", "mul", "maximum", "minimum", "logical_and", "logical_or"))
+_OPPOSITE = {"input": "other", "other": "input"}
+_REPEATED = ("key", "value")
+"""Operands that a call with fewer heads takes several times."""
+_SAME = 1e-9
 _TOLD = 4
 """Calls of a path that are told: the last ones."""
 
@@ -80,12 +85,14 @@ def _lone_path(search: Search) -> Iterator[Candidate]:
 
 
 def _paths(search: Search, one: Meaning, two: Meaning, values: Sequence[Values]) -> Iterator[_Path]:
-    theirs = dict(two.operands())
-    for name, operand in one.operands():
+    ours, theirs = dict(one.operands()), _as_given(one, two, values)
+    for name, operand in ours.items():
         if name not in theirs:
             continue
         try:
-            mine, other = (_in_full(meaning, name, values[which]) for which, meaning in enumerate((one, two)))
+            mine, other = values[0](operand), values[1](theirs[name])
+            if name in _REPEATED:
+                mine, other = (_in_full(meaning, name, values[which]) for which, meaning in enumerate((one, two)))
         except (NotRecomputable, RuntimeError):
             continue
         if torch.equal(mine, other):
@@ -95,11 +102,33 @@ def _paths(search: Search, one: Meaning, two: Meaning, values: Sequence[Values])
             yield _Path(name, theirs[name].tensor, mine, left, right)
 
 
+def _as_given(one: Meaning, two: Meaning, values: Sequence[Values]) -> dict[str, Operand]:
+    """The right's operands by the left's names: `x + y` and `y + x` have one meaning, and the operand that is the same tells which
+    is which.
+    """
+    ours, theirs = dict(one.operands()), dict(two.operands())
+    if two.operation not in _COMMUTATIVE or {*ours} != {*theirs} or {*ours} != {"input", "other"}:
+        return theirs
+    try:
+        crossed = [_is_near(values[0](ours[name]), values[1](theirs[_OPPOSITE[name]])) for name in ours]
+        straight = [_is_near(values[0](ours[name]), values[1](theirs[name])) for name in ours]
+    except NotRecomputable:
+        return theirs
+    if any(crossed) and not any(straight):
+        return {_OPPOSITE[name]: operand for name, operand in theirs.items()}
+    return theirs
+
+
+def _is_near(one: Tensor, two: Tensor) -> bool:
+    """True if two operands are the same but for rounding in float64."""
+    return one.shape == two.shape and bool(torch.allclose(one, two, rtol=_SAME, atol=0.0, equal_nan=True))
+
+
 def _in_full(meaning: Meaning, name: str, value: Values) -> Tensor:
     """An operand as a call takes it: a key or value of grouped queries once for each of them."""
     operands = dict(meaning.operands())
     tensor = value(operands[name])
-    if meaning.arguments.get("enable_gqa") is not True or name not in ("key", "value"):
+    if meaning.arguments.get("enable_gqa") is not True or name not in _REPEATED:
         return tensor
     return tensor.repeat_interleave(value(operands["query"]).shape[-3] // tensor.shape[-3], -3)
 

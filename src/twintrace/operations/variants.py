@@ -9,6 +9,7 @@ compute are given, and none that is the meaning itself.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
@@ -310,13 +311,28 @@ def _getitem(meaning: Meaning, spec: SpecOf | None) -> Candidates:
             yield sentence, _with(meaning, index=(*index[:-1], way))
 
 
+def _permute(meaning: Meaning, spec: SpecOf | None) -> Candidates:
+    """Two axes exchanged."""
+    dims, source = meaning.arguments["dims"], meaning.arguments["input"]
+    if not isinstance(dims, tuple | list) or not isinstance(source, Operand) or spec is None:
+        return
+    sizes = spec(source.tensor).shape
+    if len(sizes) != len(dims):
+        return
+    places = [place for place, axis in enumerate(dims) if isinstance(axis, int) and sizes[axis] > 1]
+    for one, two in itertools.combinations(places, 2):
+        order = [*dims]
+        order[one], order[two] = order[two], order[one]
+        yield f"axes {tuple(order)}", _with(meaning, dims=type(dims)(order))
+
+
 _OWN: Mapping[str, Callable[[Meaning, SpecOf | None], Candidates]] = {
     "gelu": _gelu, "var": _spread, "std": _spread, "var_mean": _spread, "std_mean": _spread,
     "scaled_dot_product_attention": _attention, "matmul": _matmul, "linear": _linear, "batch_norm": _batch_norm,
     "dropout": _dropout, "conv": _conv, "max_pool": _pool, "avg_pool": _pool, "leaky_relu": _leaky,
     "interpolate": _interpolate, "pixel_shuffle": _shuffle, "depth_to_space": _shuffle, "layer_norm": _layer_norm,
     "rms_norm": _rms_norm, "cross_entropy": _cross_entropy, "adam": _adam, "rmsprop": _rmsprop, "sgd": _sgd,
-    "getitem": _getitem, "pad": _pad,
+    "getitem": _getitem, "pad": _pad, "permute": _permute,
     "sub": _swapped("input", "other"), "div": _swapped("input", "other"), "pow": _swapped("input", "other"),
     "lt": _swapped("input", "other"), "le": _swapped("input", "other"), "gt": _swapped("input", "other"),
     "ge": _swapped("input", "other"), "kl_div": _swapped("input", "target"), "where": _swapped("input", "other"),
