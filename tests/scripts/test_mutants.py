@@ -70,9 +70,18 @@ def test_tests_of_the_room_come_first_and_one_of_each_function_before_the_second
     executed = scripts[1].Executed()
     names = ["tests/judge/a.py::x[1]", "tests/judge/a.py::x[2]", "tests/judge/a.py::y", "tests/align/b.py::z"]
     executed.add(dict(zip(names, (1.0, 2.0, 3.0, 0.1), strict=True)), {})
-    assert scripts[1].in_order(executed, names, "judge", 60.0) == [names[0], names[2], names[1], names[3]]
-    assert scripts[1].in_order(executed, names, "judge", 4.5) == [names[0], names[2]]
-    assert scripts[1].in_order(executed, names, "judge", 0.5) == [names[0]]
+    assert scripts[1].in_order(executed, names, "a.py|f", "judge", 60.0) == [names[0], names[2], names[1], names[3]]
+    assert scripts[1].in_order(executed, names, "a.py|f", "judge", 4.5) == [names[0], names[2]]
+    assert scripts[1].in_order(executed, names, "a.py|f", "judge", 0.5) == [names[0]]
+
+
+def test_tests_that_go_farther_into_a_function_come_first(scripts):
+    executed = scripts[1].Executed()
+    names = ["tests/judge/a.py::early", "tests/judge/a.py::late"]
+    executed.add(dict.fromkeys(names, 1.0), {"a.py|f|if x:": [0, 1], "a.py|f|return 1 | 2": [1], "a.py|g|return": [0]})
+    assert scripts[1].in_order(executed, names, "a.py|f", "judge", 60.0) == [names[1], names[0]]
+    assert executed.by_function("a.py|f") == {*names}
+    assert executed.by_function("a.py|g") == {names[0]}
 
 
 def test_every_explanation_is_about_a_line_that_is_there(scripts):
