@@ -287,21 +287,21 @@ def _at(executed: Executed, path: str, source: str, first: int, last: int) -> se
 
 
 def in_order(executed: Executed, tests: Iterable[str], where: str, room: str, seconds: float) -> list[str]:
-    """Tests up to a sum of seconds: those of the room first, one of each test function before the second of any; then those that
-    execute most lines of the function at `where` (others leave it early), then short ones.
+    """Tests up to a sum of seconds: those of the room first, one of each test function before the second of any. In turn the one
+    that executes most lines of the function at `where`, which others leave early, and the shortest.
     """
     lines: Counter[str] = Counter()
     for line in executed.of_function[where]:
         lines.update(executed.by_line[line])
-    turns: dict[str, list[str]] = defaultdict(list)
+    turns: dict[tuple[bool, int], list[str]] = defaultdict(list)
+    seen: Counter[str] = Counter()
     for test in sorted(tests, key=lambda test: (-lines[test], executed.seconds[test], test)):
-        turns[test.split("[")[0]].append(test)
-    ranked = sorted(
-        (
-            (not test.startswith(f"tests/{room}/"), turn, -lines[test], executed.seconds[test], test)
-            for group in turns.values()
-            for turn, test in enumerate(group)
-        ),
-    )
-    spent = itertools.accumulate(item[3] for item in ranked)
-    return [item[4] for item, total in zip(ranked, spent, strict=True) if total <= seconds or item is ranked[0]]
+        turns[not test.startswith(f"tests/{room}/"), seen[test.split("[")[0]]].append(test)
+        seen[test.split("[")[0]] += 1
+    found: dict[str, float] = {}
+    for turn in sorted(turns):
+        short = sorted(turns[turn], key=executed.seconds.__getitem__)
+        for test in itertools.chain.from_iterable(zip(turns[turn], short, strict=True)):
+            if not found or sum(found.values()) + executed.seconds[test] <= seconds:
+                found[test] = executed.seconds[test]
+    return list(found)

@@ -222,6 +222,15 @@ def test_policies_with_tolerances(name, factor, good, values):
     assert found.because
 
 
+def test_auto_measures_elements_by_sixteen_units_of_the_coarser_type():
+    """Of an element, and of the size of the larger tensor: elements that are near zero are sums of larger ones."""
+    plain = evidence(VALUES, (VALUES * 2).astype(np.float16))
+    rms = float(np.sqrt(np.mean(np.square((VALUES * 2).astype(np.float16).astype(np.float64)))))
+    rtol, atol = policy_named("auto").tolerance(plain.left, plain.right, ())
+    assert rtol == 16 * 2.0**-11
+    assert atol == pytest.approx(rtol * rms, rel=1e-6)
+
+
 def test_msprobe_lets_no_element_be_off_by_more_than_one():
     right = VALUES.copy()
     right[0, 0] += 1.5

@@ -71,7 +71,7 @@ def test_tests_of_the_room_come_first_and_one_of_each_function_before_the_second
     names = ["tests/judge/a.py::x[1]", "tests/judge/a.py::x[2]", "tests/judge/a.py::y", "tests/align/b.py::z"]
     executed.add(dict(zip(names, (1.0, 2.0, 3.0, 0.1), strict=True)), {})
     assert scripts[1].in_order(executed, names, "a.py|f", "judge", 60.0) == [names[0], names[2], names[1], names[3]]
-    assert scripts[1].in_order(executed, names, "a.py|f", "judge", 4.5) == [names[0], names[2]]
+    assert scripts[1].in_order(executed, names, "a.py|f", "judge", 4.5) == [names[0], names[2], names[3]]
     assert scripts[1].in_order(executed, names, "a.py|f", "judge", 0.5) == [names[0]]
 
 
