@@ -27,12 +27,12 @@ import subprocess
 import sys
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from executed import Bench, Executed, copied, in_order, record, source_of, tests_of
-from mutations import Mutation, mutations
+from mutations import KINDS, Mutation, mutations
 
 try:
     import tomllib
@@ -58,6 +58,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--paths", nargs="+", default=[f"src/twintrace/{room}" for room in ROOMS], metavar="PATH")
     parser.add_argument("--count", type=int, default=40, help="mutants of each path (default: 40)")
     parser.add_argument("--seed", type=int, default=0, help="another sample (default: 0)")
+    parser.add_argument("--kinds", nargs="+", default=KINDS, choices=KINDS, help="as in mutations.py (default: all)")
     parser.add_argument("--seconds", type=float, default=60.0, help="tests at most for each mutant (default: 60 s)")
     parser.add_argument("--record", action="store_true", help="record anew which tests execute what")
     parser.add_argument("--again", action="store_true", help="only those that survived in the last run")
@@ -83,7 +84,7 @@ def _run(asked: argparse.Namespace) -> int:
         old = json.loads((out / "report.json").read_text(encoding="utf-8")) if asked.again else []
         results = []
         for path in asked.paths:
-            chosen = sample(root, path, asked.count, asked.seed)
+            chosen = sample(root, path, asked.count, asked.seed, asked.kinds)
             if asked.again:
                 again = {(item["path"], item["before"], item["after"]) for item in old if item["outcome"] == "survived"}
                 everything = sample(root, path, None, asked.seed)
@@ -117,12 +118,12 @@ def room_of(path: str) -> str:
     return (*Path(path).parts, "", "", "")[2]
 
 
-def sample(root: Path, path: str, count: int | None, seed: int) -> list[Mutation]:
+def sample(root: Path, path: str, count: int | None, seed: int, kinds: Collection[str] = KINDS) -> list[Mutation]:
     """One mutation each of `count` lines below a path, drawn with this seed; all mutations if there is no count."""
     place = root / path
     files = sorted(place.rglob("*.py")) if place.is_dir() else [place]
     names = [file.relative_to(root).as_posix() for file in files]
-    every = [item for name in names for item in mutations(name, source_of(root, name))]
+    every = [item for name in names for item in mutations(name, source_of(root, name)) if item.kind in kinds]
     if count is None:
         return every
     draw = random.Random(seed)

@@ -1,6 +1,7 @@
 """Small changes of a Python file, each of which a test should notice.
 
     constant     4 -> 5, 16 -> 32, 0.5 -> 1.0, True -> False, == "add" -> == "add~"
+    named        the same at the top of a file: _LIMIT = 4 -> _LIMIT = 5
     comparison   < -> >=, == -> !=, in -> not in, is -> is not
     boolean      and -> or, not x -> x, an operand of and/or left out
     condition    if x -> if not (x), if x -> if False
@@ -33,6 +34,9 @@ _LARGE = 8
 """Numbers from here on are sizes, and are doubled; smaller ones count something."""
 _SKIPPED_KEYWORDS = {"strict", "frozen", "slots"}
 """Keyword arguments that check, and decide nothing."""
+
+
+KINDS = ("constant", "named", "comparison", "boolean", "condition", "arithmetic", "call", "statement")
 
 
 @dataclass(frozen=True)
@@ -129,6 +133,7 @@ class _Finder:
 
     def _add(self, kind: str, start: int, end: int, text: str) -> None:
         line = self._source.count("\n", 0, start) + 1
+        kind = "named" if kind == "constant" and not self._names[line] else kind
         self.found.append(Mutation(self._path, self._names[line], line, self._statement, start, end, text, kind))
 
     def _replace(self, kind: str, node: ast.AST, text: str) -> None:

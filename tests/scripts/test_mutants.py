@@ -66,6 +66,12 @@ def test_a_sample_is_drawn_by_its_seed_one_of_each_line(scripts):
     assert len({item.line for item in drawn[0]}) == 10
 
 
+def test_a_sample_may_be_of_one_kind(scripts):
+    drawn = scripts[1].sample(ROOT, "src/twintrace/judge/values.py", 3, 0, ["named"])
+    assert [item.kind for item in drawn] == ["named"] * 3
+    assert {item.function for item in drawn} == {""}
+
+
 def test_tests_of_the_room_come_first_and_one_of_each_function_before_the_second(scripts):
     executed = scripts[1].Executed()
     names = ["tests/judge/a.py::x[1]", "tests/judge/a.py::x[2]", "tests/judge/a.py::y", "tests/align/b.py::z"]
