@@ -249,30 +249,34 @@ def key_of(path: str, function: str, text: str) -> str:
 
 
 def tests_of(executed: Executed, tree: Path, mutation: Mutation) -> set[str]:
-    """Tests that execute the statement of a mutation; of one at the top of a file or class, statements with its name."""
+    """Tests that execute the statement of a mutation; of one at the top of a file or class, which is executed by whoever imports it
+    first, those that execute statements with its name; of a default, those of its function.
+    """
     source = source_of(tree, mutation.path)
-    found = _at(executed, mutation.path, source, *mutation.statement)
-    inner = next((node for node in _statements(source) if node.lineno == mutation.statement[0]), None)
-    if not found and inner is not None and isinstance(inner, ast.FunctionDef | ast.AsyncFunctionDef):  # a default
-        return executed.by_function(f"{mutation.path}|{mutation.function}")
-    if not found and inner is not None and assigned(inner):
-        names, seen = {assigned(inner)}, set[str]()
-        while names:
-            seen |= names
-            fresh = set()
-            for file in sorted((tree / "src").rglob("*.py")):
-                text = file.read_text(encoding="utf-8")
-                if not any(name in text for name in names):
-                    continue
-                path = file.relative_to(tree).as_posix()
-                for first, last, target in references(text, names):
-                    if target:
-                        fresh.add(target)
-                    else:
-                        found |= _at(executed, path, text, first, last)
-            names = fresh - seen
-    if not found and mutation.function:  # a line that is new since the recording
-        found = executed.by_function(f"{mutation.path}|{mutation.function}")
+    where = f"{mutation.path}|{mutation.function}"
+    nodes = _statements(source)
+    definitions = [node for node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    if any(node.body[0].lineno <= mutation.line <= (node.end_lineno or 0) for node in definitions):
+        # Nothing of a line that is new since the recording: then those of the function.
+        return _at(executed, mutation.path, source, *mutation.statement) or executed.by_function(where)
+    inner = next(node for node in nodes if node.lineno == mutation.statement[0])
+    if not assigned(inner):
+        return executed.by_function(where)
+    found: set[str] = set()
+    names, seen = assigned(inner), set[str]()
+    while names:
+        seen |= names
+        fresh: set[str] = set()
+        for file in sorted((tree / "src").rglob("*.py")):
+            text = file.read_text(encoding="utf-8")
+            if not any(name in text for name in names):
+                continue
+            path = file.relative_to(tree).as_posix()
+            for first, last, targets in references(text, names):
+                fresh |= targets
+                if not targets:
+                    found |= _at(executed, path, text, first, last)
+        names = fresh - seen
     return found
 
 

@@ -273,9 +273,9 @@ def _is_text(node: ast.stmt) -> bool:
     return isinstance(node, ast.Expr) and _is_str(node.value)
 
 
-def references(source: str, names: set[str]) -> Iterator[tuple[int, int, str]]:
-    """Statements that use one of these names or attributes: first and last line, and the name that it is part of the value of,
-    at the top of a file or a class (empty in a function).
+def references(source: str, names: set[str]) -> Iterator[tuple[int, int, set[str]]]:
+    """Statements that use one of these names or attributes: first and last line, and at the top of a file the names that it gives
+    a value to (none in a function).
     """
     tree = ast.parse(source)
     inside = functions(source)
@@ -292,14 +292,14 @@ def references(source: str, names: set[str]) -> Iterator[tuple[int, int, str]]:
             if isinstance(child, ast.Name | ast.Attribute) and isinstance(child.ctx, ast.Load)
         }
         if used & names:
-            target = assigned(node) if not inside[node.lineno] else ""
+            target = assigned(node) if not inside[node.lineno] else set()
             yield node.lineno, node.end_lineno or node.lineno, target
 
 
 _BODIES = ("body", "orelse", "handlers", "finalbody", "cases", "annotation", "returns", "decorator_list")
 
 
-def assigned(node: ast.stmt) -> str:
-    """Name that an assignment at the top of a file or a class gives a value to; empty if it is none."""
+def assigned(node: ast.stmt) -> set[str]:
+    """Names that an assignment at the top of a file or a class gives a value to; none of another statement."""
     targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
-    return next((target.id for target in targets if isinstance(target, ast.Name)), "")
+    return {child.id for target in targets if target for child in ast.walk(target) if isinstance(child, ast.Name)}

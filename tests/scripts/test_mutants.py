@@ -90,6 +90,33 @@ def test_tests_that_go_farther_into_a_function_come_first(scripts):
     assert executed.by_function("a.py|g") == {names[0]}
 
 
+def test_tests_of_a_constant_are_those_of_the_statements_with_its_name(scripts, tmp_path):
+    """Whichever test imports the file first executes the line of the constant; that of a default is executed then, too."""
+    (tmp_path / "src").mkdir()
+    text = "A, B = 4, 5\nTABLE = {1: B}\n\n\ndef f(x, y=6):\n    return x > A\n\n\ndef g(x):\n    return TABLE[x]\n"
+    (tmp_path / "src" / "a.py").write_text(text)
+    executed = scripts[1].Executed()
+    names = ["imports", "calls f", "calls g"]
+    lines = {
+        "|A, B = 4, 5": [0],
+        "|TABLE = {1: B}": [0],
+        "f|def f(x, y=6):": [0],
+        "f|return x > A": [1],
+        "g|return TABLE[x]": [2],
+    }
+    executed.add(dict.fromkeys(names, 1.0), {f"src/a.py|{line}": places for line, places in lines.items()})
+    found = {
+        item.line: scripts[1].tests_of(executed, tmp_path, item) for item in scripts[0].mutations("src/a.py", text)
+    }
+    assert found == {
+        1: {"calls f", "calls g"},
+        2: {"calls g"},
+        5: {"imports", "calls f"},
+        6: {"calls f"},
+        10: {"calls g"},
+    }
+
+
 def test_every_explanation_is_about_a_line_that_is_there(scripts):
     entries = scripts[1].explained_in(ROOT / "scripts" / "mutants.toml", ROOT)
     assert all(len(entry["why"]) > 20 for entry in entries)
