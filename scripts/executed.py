@@ -147,11 +147,11 @@ class Executed:
 
 
 class _Recorder:
-    """Plugin of pytest: the time of each test that passes, and its name as the context of `coverage`."""
+    """Plugin of pytest: processor time of each test that passes, and its name as the context of `coverage`."""
 
     def __init__(self, coverage: Any) -> None:
         self._coverage = coverage
-        self.seconds: Counter[str] = Counter()
+        self.seconds: dict[str, float] = {}
         self.failed: set[str] = set()
         self._test = ""
 
@@ -159,7 +159,10 @@ class _Recorder:
     def pytest_runtest_protocol(self, item: Any, nextitem: Any) -> Any:
         self._test = item.nodeid
         self._coverage.switch_context(self._test)
-        return (yield)
+        began = sum(os.times()[:4])
+        found = yield
+        self.seconds[self._test] = sum(os.times()[:4]) - began
+        return found
 
     @pytest.hookimpl(wrapper=True)
     def pytest_fixture_setup(self, fixturedef: Any, request: Any) -> Any:
@@ -173,7 +176,6 @@ class _Recorder:
             self._coverage.switch_context(self._test)
 
     def pytest_runtest_logreport(self, report: Any) -> None:
-        self.seconds[report.nodeid] += report.duration
         if not report.passed:
             self.failed.add(report.nodeid)
 
