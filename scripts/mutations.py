@@ -1,6 +1,7 @@
 """Small changes of a Python file, each of which a test should notice.
 
     constant     4 -> 5, 16 -> 32, 0.5 -> 1.0, True -> False, == "add" -> == "add~"
+    named        the same at the top of a file: _LIMIT = 4 -> _LIMIT = 5
     comparison   < -> >=, == -> !=, in -> not in, is -> is not
     boolean      and -> or, not x -> x, an operand of and/or left out
     condition    if x -> if not (x), if x -> if False
@@ -33,6 +34,9 @@ _LARGE = 8
 """Numbers from here on are sizes, and are doubled; smaller ones count something."""
 _SKIPPED_KEYWORDS = {"strict", "frozen", "slots"}
 """Keyword arguments that check, and decide nothing."""
+
+
+KINDS = ("constant", "named", "comparison", "boolean", "condition", "arithmetic", "call", "statement")
 
 
 @dataclass(frozen=True)
@@ -129,6 +133,7 @@ class _Finder:
 
     def _add(self, kind: str, start: int, end: int, text: str) -> None:
         line = self._source.count("\n", 0, start) + 1
+        kind = "named" if kind == "constant" and not self._names[line] else kind
         self.found.append(Mutation(self._path, self._names[line], line, self._statement, start, end, text, kind))
 
     def _replace(self, kind: str, node: ast.AST, text: str) -> None:
@@ -268,9 +273,9 @@ def _is_text(node: ast.stmt) -> bool:
     return isinstance(node, ast.Expr) and _is_str(node.value)
 
 
-def references(source: str, names: set[str]) -> Iterator[tuple[int, int, str]]:
-    """Statements that use one of these names or attributes: first and last line, and the name that it is part of the value of,
-    at the top of a file or a class (empty in a function).
+def references(source: str, names: set[str]) -> Iterator[tuple[int, int, set[str]]]:
+    """Statements that use one of these names or attributes: first and last line, and at the top of a file the names that it gives
+    a value to (none in a function).
     """
     tree = ast.parse(source)
     inside = functions(source)
@@ -287,14 +292,14 @@ def references(source: str, names: set[str]) -> Iterator[tuple[int, int, str]]:
             if isinstance(child, ast.Name | ast.Attribute) and isinstance(child.ctx, ast.Load)
         }
         if used & names:
-            target = assigned(node) if not inside[node.lineno] else ""
+            target = assigned(node) if not inside[node.lineno] else set()
             yield node.lineno, node.end_lineno or node.lineno, target
 
 
 _BODIES = ("body", "orelse", "handlers", "finalbody", "cases", "annotation", "returns", "decorator_list")
 
 
-def assigned(node: ast.stmt) -> str:
-    """Name that an assignment at the top of a file or a class gives a value to; empty if it is none."""
+def assigned(node: ast.stmt) -> set[str]:
+    """Names that an assignment at the top of a file or a class gives a value to; none of another statement."""
     targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
-    return next((target.id for target in targets if isinstance(target, ast.Name)), "")
+    return {child.id for target in targets if target for child in ast.walk(target) if isinstance(child, ast.Name)}

@@ -61,3 +61,10 @@ def test_a_weight_is_as_uncertain_as_its_gradient_where_it_has_moved():
         4 * 0.5 * 0.01, rel=0.1
     )  # noise: the ends may have moved least
     assert before.of_weight("another", tensor(X)) is None
+
+
+@pytest.mark.parametrize(("uncertain", "factor"), [(0.09, 1.0), (0.11, 4.0)])
+def test_a_gradient_is_noise_from_a_tenth_on(uncertain, factor):
+    before = CarriedBounds(weights={"bias": Weight(tensor(X), 0.0, uncertain)})
+    share = moved(tensor(X), tensor(X + np.float32(0.01)))
+    assert before.of_weight("bias", tensor(X + np.float32(0.01))) == pytest.approx(factor * uncertain * share)

@@ -103,3 +103,15 @@ def test_norms_tell_where_calls_cannot_be_recomputed(tmp_path: Path, factor: flo
 
     found = compared(tmp_path, run, level="module")
     assert found.code == code, tt.verdict(found)
+
+
+@pytest.mark.parametrize(("eps", "code"), [(1.0001e-5, 0), (2e-4, 1)])
+def test_another_meaning_that_shows_in_no_gradient_is_no_mistake(tmp_path: Path, eps: float, code: int) -> None:
+    """In bfloat16 results and gradients have the same bits with an epsilon that is other in its fifth digit."""
+
+    def run(side: int, record: Callable[..., Any]) -> None:
+        norm = nn.LayerNorm(16, eps=eps if side else 1e-5).bfloat16()
+        with record(norm):
+            norm(rand(8, 16).bfloat16().mul(0.1).requires_grad_()).float().square().mean().backward()
+
+    assert compared(tmp_path, run).code == code

@@ -68,3 +68,9 @@ def test_parameters_that_one_optimizer_lacks_are_told_at_the_first_step(side, st
     assert [item for result in found.results for item in result.mistakes if item.effective] == [mistake]
     assert mistake.advice in str(found)
     assert "exp_avg: (None" not in str(found)
+
+
+def test_many_parameters_that_one_optimizer_lacks_are_counted(tmp_path):
+    left, right = [((0, 1, 2, 3, 4, 5), 0.1)], [((0, 1), 0.1)]
+    found = tt.compare(recorded(tmp_path / "a", left, 1), recorded(tmp_path / "b", right, 1))
+    assert found.divergence.mistake.what == "only the left's optimizer updates 1.weight, 1.bias, 2.weight and 1 more"

@@ -222,16 +222,57 @@ def test_policies_with_tolerances(name, factor, good, values):
     assert found.because
 
 
+def test_auto_measures_elements_by_sixteen_units_of_the_coarser_type():
+    """Of an element, and of the size of the larger tensor: elements that are near zero are sums of larger ones."""
+    plain = evidence(VALUES, (VALUES * 2).astype(np.float16))
+    rms = float(np.sqrt(np.mean(np.square((VALUES * 2).astype(np.float16).astype(np.float64)))))
+    rtol, atol = policy_named("auto").tolerance(plain.left, plain.right, ())
+    assert rtol == 16 * 2.0**-11
+    assert atol == pytest.approx(rtol * rms, rel=1e-6)
+
+
 def test_msprobe_lets_no_element_be_off_by_more_than_one():
     right = VALUES.copy()
     right[0, 0] += 1.5
     assert policy_named("msprobe").verdict(evidence(VALUES, right), WIDE, 0.0).outcome is Outcome.DIFFERENT
 
 
-def test_torch_testing_has_a_tolerance_for_each_type():
+@pytest.mark.parametrize(
+    ("name", "dtype", "expected"),
+    [
+        ("torch_testing", "f64", (1e-7, 1e-7)),
+        ("torch_testing", "c128", (1e-7, 1e-7)),
+        ("torch_testing", "f32", (1.3e-6, 1e-5)),
+        ("torch_testing", "c64", (1.3e-6, 1e-5)),
+        ("torch_testing", "f16", (1e-3, 1e-5)),
+        ("torch_testing", "bf16", (1.6e-2, 1e-5)),
+        ("torch_testing", "i64", (0.0, 0.0)),
+        ("troubleshooter", "f32", (1e-4, 1e-4)),
+        ("troubleshooter", "bf16", (1e-4, 1e-4)),
+    ],
+)
+def test_tolerances_of_other_tools(name, dtype, expected):
+    policy = policy_named(name)
+    assert policy.tolerance(Tensor(0, Spec(dtype, ())), Tensor(0, Spec(dtype, ())), ()) == expected
+
+
+def test_torch_testing_takes_the_wider_of_two_types():
     policy = policy_named("torch_testing")
     assert policy.tolerance(Tensor(0, Spec("bf16", ())), Tensor(0, Spec("f32", ())), ()) == (1.6e-2, 1e-5)
-    assert policy.tolerance(Tensor(0, Spec("i64", ())), Tensor(0, Spec("i64", ())), ()) == (0.0, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("flipped", "tie", "good"), [(2, 1e-7, True), (3, 1e-7, False), (3, 2.5e-4, True), (2, 0.0, False)]
+)
+@pytest.mark.parametrize("dtype", [bool, np.float32])
+def test_few_elements_may_fall_on_the_other_side_of_a_tie(flipped, tie, good, dtype):
+    """Of 2,000 two (a thousandth), or eight times the share that lies so near a tie."""
+    left = np.ones(2000, dtype)
+    right = left.copy()
+    right[:flipped] = 0
+    found = policy_named("auto").verdict(evidence(left, right), NARROW, tie)
+    assert found.outcome.good is good, found
+    assert (f"{flipped} of 2000 elements fell on the other side of a tie" in found.because) is good
 
 
 def test_tolerances_by_hand():

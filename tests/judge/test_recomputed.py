@@ -159,6 +159,37 @@ def test_different_weights_are_a_parting_of_their_own(tmp_path: Path) -> None:
     assert {mistake.kind for mistake in mistakes} == {"weights"}
 
 
+@pytest.mark.parametrize("which", ["weights", "data"])
+@pytest.mark.parametrize(
+    ("dtype", "units"),
+    [(torch.float32, {"weights": 4, "data": 4}), (torch.bfloat16, {"weights": 1, "data": 4})],
+    ids=["f32", "bf16"],
+)
+@pytest.mark.parametrize("more", [0, 1])
+def test_leaves_may_be_a_few_units_apart(
+    tmp_path: Path, which: str, dtype: torch.dtype, units: dict[str, int], more: int
+) -> None:
+    """Up and down in turn: what is off in one direction is a factor. Weights of 16 bits were copied, and rounded once."""
+
+    def moved(value: torch.Tensor) -> torch.Tensor:
+        bits = value.detach().clone().contiguous().view(torch.int32 if dtype is torch.float32 else torch.int16)
+        up = torch.randint(0, 2, bits.shape, generator=torch.Generator().manual_seed(3)) * 2 - 1
+        return (bits + up.to(bits.dtype) * (units[which] + more)).view(dtype)
+
+    def run(side: int, record: Callable[..., Any]) -> None:
+        net, batch = nn.Linear(64, 64).to(dtype), rand(4, 64).to(dtype)
+        if side and which == "weights":
+            net.weight.data = moved(net.weight)
+        elif side:
+            batch = moved(batch)
+        with record(net):
+            net(batch)
+
+    found = compared(tmp_path, run)
+    assert found.code == more
+    assert (f"the two start from different {which}" in tt.verdict(found)) is bool(more)
+
+
 def test_weights_a_few_units_apart_are_a_remark(tmp_path: Path) -> None:
     def run(side: int, record: Callable[..., Any]) -> None:
         net = nn.Linear(8, 4)
@@ -185,6 +216,32 @@ def test_few_weights_of_16_bits_are_the_same_up_to_one_rounding(tmp_path: Path) 
         folder = tmp_path / str(code)
         folder.mkdir()
         assert compared(folder, run).code == code
+
+
+@pytest.mark.parametrize(("layers", "code"), [(2, 1), (3, 0)])
+def test_from_three_products_on_autocast_is_another_precision_of_the_run(
+    tmp_path: Path, layers: int, code: int
+) -> None:
+    """Fewer are layers in half precision."""
+
+    def run(side: int, record: Callable[..., Any]) -> None:
+        net = nn.Sequential(*(nn.Linear(8, 8) for _ in range(layers)))
+        with record(net), torch.autocast("cpu", torch.bfloat16, enabled=bool(side)):
+            net(rand(4, 8))
+
+    assert compared(tmp_path, run, level="api").code == code
+
+
+@pytest.mark.parametrize(("apart", "code"), [(0.8e-5, 0), (1.5e-5, 1)])
+def test_a_number_that_is_returned_is_rounded_once(tmp_path: Path, apart: float, code: int) -> None:
+    def run(side: int, record: Callable[..., Any]) -> None:
+        net = Net(lambda net, x: (net.layer(x), 3.0 * (1 + apart * side)), layer=nn.Linear(8, 8))
+        with record(net):
+            net(rand(4, 8))
+
+    found = compared(tmp_path, run)
+    assert found.code == code
+    assert ("the result 1 is 3.0 | 3.00004" in tt.verdict(found)) is bool(code)
 
 
 def test_random_numbers_are_told_as_such(tmp_path: Path) -> None:

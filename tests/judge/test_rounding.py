@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from tests.judge.evidence import evidence, tensor
 from twintrace.judge.policies import relative_error
-from twintrace.judge.rounding import allowance, reduction_length, unit
+from twintrace.judge.rounding import Backward, allowance, backward_cancellation, cancellation, reduction_length, unit
 from twintrace.model.tensors import DTYPES, UNITS, Spec, Tensor
 from twintrace.operations import Traits, traits_named
+from twintrace.store.digest import digest
 
 CONTRACTS = Traits(contracts=True)
 
@@ -84,3 +87,106 @@ def test_every_float_has_a_unit_and_integers_have_none():
     assert {name for name in DTYPES if name[0] in "fcb" and name != "b8"} == set(UNITS)
     assert unit("f32", "bf16") == 2.0**-8
     assert unit("i64", "b8") == 0.0
+
+
+def stated(rms: float, shape: tuple[int, ...] = (8,), dtype: str = "f32", **ends: float) -> Tensor:
+    """A tensor of which statistics alone are known: its root mean square, and its ends if they are given."""
+    count = int(np.prod(shape))
+    known = digest(np.zeros(count, np.float32), "f32").statistics
+    return Tensor(0, Spec(dtype, shape), statistics=replace(known, norm=rms * count**0.5, **ends))
+
+
+U = UNITS["f32"]
+
+
+@pytest.mark.parametrize(
+    ("traits", "options", "bound"),
+    [
+        (Traits(), {}, 4.5 * U),
+        (Traits(), {"calls": 9}, 3 * 4.5 * U),
+        (Traits(steps=16), {"calls": 9}, 4 * 4.5 * U),
+        (Traits(), {"incoming": 1e-3}, 4.5 * U + 4e-3),
+        (Traits(), {"incoming": 1e-3, "tainted": True}, 4.5 * U),
+        (Traits(approximates=True), {}, 4.5 * U + 256 * U),
+        (Traits(cancels=True), {}, 10 * 4.5 * U),
+        (Traits(cancels=True), {"steady": True}, 4.5 * U),
+        (Traits(cancels=True), {"tainted": True}, 4.5 * U),
+        (Traits(exponential=True), {}, 30 * 4.5 * U),  # the largest score
+    ],
+)
+def test_parts_of_the_bound(traits, options, bound):
+    """Of a result of size 1, of one source of size 10 with a largest magnitude of 30."""
+    result, source = stated(1.0), stated(10.0, min=-30.0, max=20.0)
+    found = allowance(result, result, [source], traits, **{"incoming": 0.0, **options})
+    assert found.bound == pytest.approx(bound)
+
+
+def test_what_has_16_bits_is_computed_in_f32_and_rounded_once():
+    result = stated(1.0, dtype="bf16")
+    found = allowance(result, result, [result], Traits(approximates=True), incoming=0.0)
+    assert found.bound == pytest.approx(4.5 * UNITS["bf16"] + 256 * U)
+    assert found.because == "bf16, a function computed by approximation"
+
+
+@pytest.mark.parametrize(("size", "aligned"), [(0.0015, False), (0.0017, True)])
+def test_errors_of_a_mean_point_the_same_way_where_they_drown_it(size, aligned):
+    """A sum of 1024 in f16 has a rounding of 20 units of its own: 0.0098. Of terms of this size, sums cancel by 32 · 32 · size;
+    if their errors point the same way, they add up to 32 times that: half of the result from a size of 0.0016 on.
+    """
+    result, source = stated(1.0, (1,), "f16"), stated(size * 32, (1024,), "f16")
+    own, gain = 20 * UNITS["f16"], size * 32 * 32
+    found = allowance(result, result, [source], Traits(sums=True, cancels=True), incoming=0.0)
+    assert found.bound == pytest.approx(own * gain * (32 if aligned else 1))
+
+
+@pytest.mark.parametrize(
+    ("traits", "sources", "gain"),
+    [
+        (Traits(cancels=True), [stated(3.0)], 3.0),
+        (Traits(cancels=True, sums=True), [stated(3.0, (32,))], 6.0),  # four terms each
+        (Traits(cancels=True), [stated(0.1)], 1.0),
+        (Traits(cancels=True), [stated(5.0, dtype="i64"), stated(3.0)], 3.0),  # integers are exact
+        (Traits(selects=True), [stated(2.0, (128,))], 8.0),  # all of the error is in the eighth that was taken
+        (Traits(contracts=True), [stated(3.0, (2, 4)), stated(5.0, (4, 4))], 30.0),  # four products each
+        (Traits(contracts=True), [stated(3.0)], 1.0),
+        (Traits(exponential=True), [stated(3.0, min=-7.0, max=2.0)], 7.0),
+        (Traits(exponential=True), [stated(1e9, min=-1e9, max=2.0)], 100.0),  # a mask
+        (Traits(exponential=True, contracts=True), [stated(1e9, min=-1e9, max=1.0), stated(2.0, (1,), min=-2.0)], 210.0),
+        (Traits(), [stated(3.0)], 1.0),
+    ],
+)  # fmt: skip
+def test_cancellation_by_kind(traits, sources, gain):
+    """Of a result of eight elements of size 1."""
+    length = reduction_length(stated(1.0), sources, traits)
+    assert cancellation(stated(1.0), stated(0.5), sources, traits, length) == pytest.approx(gain)
+
+
+@pytest.mark.parametrize(
+    ("traits", "made_of", "gain"),
+    [
+        (Traits(), Backward([stated(2.0)], [], []), 1.0),
+        (Traits(), Backward([stated(2.0, (32,))], [], []), 4.0),  # four gradients that are added up
+        (Traits(), Backward([stated(0.1, (32,))], [], []), 1.0),
+        (Traits(contracts=True), Backward([stated(2.0, (8, 4))], [stated(3.0, (4,))], []), 12.0),
+        (Traits(cancels=True), Backward([stated(1.0)], [stated(2.0)], [stated(10.0)]), 5.0),  # a norm: ten of two
+        (Traits(exponential=True), Backward([stated(3.0)], [], [stated(0.5)]), 3.0),
+        (Traits(exponential=True), Backward([stated(3.0)], [], [stated(2.0)]), 6.0),
+        (Traits(exponential=True), Backward([stated(1.0, ())], [stated(1.0, min=-9.0, max=1.0)], [stated(50.0, ())]), 10.0),
+        (Traits(exponential=True), Backward([stated(1.0, ())], [stated(1.0, min=-9.0, max=1.0)], [stated(np.log(2), ())]), 20.0),
+        (Traits(cancels=True), Backward([stated(0.0)], [], [stated(10.0)]), 1.0),
+    ],
+)  # fmt: skip
+def test_cancellation_of_a_gradient_by_kind(traits, made_of, gain):
+    """Of a gradient of eight elements of size 1."""
+    assert backward_cancellation(stated(1.0), stated(0.5), made_of, traits) == pytest.approx(gain)
+
+
+def test_the_reasons_of_a_bound_are_told():
+    result, sources = stated(1.0, (2, 4)), [stated(3.0, (2, 16)), stated(5.0, (16, 4), "bf16")]
+    kind = Traits(contracts=True, approximates=True)
+    found = allowance(result, result, sources, kind, incoming=1e-3)
+    assert (
+        found.because
+        == "f32, a function computed by approximation, sums of 16, what came in is 1.0e-03 apart, cancellation of 6.0e+01"
+    )
+    assert allowance(result, stated(1.0, (2, 4), "bf16"), [], Traits(), incoming=0.0).because == "bf16"

@@ -66,13 +66,55 @@ def test_a_sample_is_drawn_by_its_seed_one_of_each_line(scripts):
     assert len({item.line for item in drawn[0]}) == 10
 
 
+def test_a_sample_may_be_of_one_kind(scripts):
+    drawn = scripts[1].sample(ROOT, "src/twintrace/judge/values.py", 3, 0, ["named"])
+    assert [item.kind for item in drawn] == ["named"] * 3
+    assert {item.function for item in drawn} == {""}
+
+
 def test_tests_of_the_room_come_first_and_one_of_each_function_before_the_second(scripts):
     executed = scripts[1].Executed()
     names = ["tests/judge/a.py::x[1]", "tests/judge/a.py::x[2]", "tests/judge/a.py::y", "tests/align/b.py::z"]
     executed.add(dict(zip(names, (1.0, 2.0, 3.0, 0.1), strict=True)), {})
-    assert scripts[1].in_order(executed, names, "judge", 60.0) == [names[0], names[2], names[1], names[3]]
-    assert scripts[1].in_order(executed, names, "judge", 4.5) == [names[0], names[2]]
-    assert scripts[1].in_order(executed, names, "judge", 0.5) == [names[0]]
+    assert scripts[1].in_order(executed, names, "a.py|f", "judge", 60.0) == [names[0], names[2], names[1], names[3]]
+    assert scripts[1].in_order(executed, names, "a.py|f", "judge", 4.5) == [names[0], names[2], names[3]]
+    assert scripts[1].in_order(executed, names, "a.py|f", "judge", 0.5) == [names[0]]
+
+
+def test_tests_that_go_farther_into_a_function_come_first(scripts):
+    executed = scripts[1].Executed()
+    names = ["tests/judge/a.py::early", "tests/judge/a.py::late"]
+    executed.add(dict.fromkeys(names, 1.0), {"a.py|f|if x:": [0, 1], "a.py|f|return 1 | 2": [1], "a.py|g|return": [0]})
+    assert scripts[1].in_order(executed, names, "a.py|f", "judge", 60.0) == [names[1], names[0]]
+    assert executed.by_function("a.py|f") == {*names}
+    assert executed.by_function("a.py|g") == {names[0]}
+
+
+def test_tests_of_a_constant_are_those_of_the_statements_with_its_name(scripts, tmp_path):
+    """Whichever test imports the file first executes the line of the constant; that of a default is executed then, too."""
+    (tmp_path / "src").mkdir()
+    text = "A, B = 4, 5\nTABLE = {1: B}\n\n\ndef f(x, y=6):\n    return x > A\n\n\ndef g(x):\n    return TABLE[x]\n"
+    (tmp_path / "src" / "a.py").write_text(text)
+    executed = scripts[1].Executed()
+    names = ["imports", "calls f", "calls g"]
+    lines = {
+        "|A, B = 4, 5": [0],
+        "|TABLE = {1: B}": [0],
+        "f|def f(x, y=6):": [0],
+        "f|return x > A": [1],
+        "g|return TABLE[x]": [2],
+    }
+    executed.add(dict.fromkeys(names, 1.0), {f"src/a.py|{line}": places for line, places in lines.items()})
+    found = {
+        item.line: scripts[1].tests_of(executed, tmp_path, item) for item in scripts[0].mutations("src/a.py", text)
+    }
+    assert found == {
+        1: {"calls f", "calls g"},
+        2: {"calls g"},
+        5: {"imports", "calls f"},
+        6: {"calls f"},
+        10: {"calls g"},
+    }
 
 
 def test_every_explanation_is_about_a_line_that_is_there(scripts):

@@ -26,7 +26,7 @@ UNCERTAIN = 0.1
 """From here on a weight is made of noise, at least in part: it says nothing of the others."""
 _FLIPPED = 2.0
 """The relative error of a number that has changed its sign. An optimizer makes no more of a larger one."""
-_BINS = (0.0, *(10.0 ** (edge - 0.5) for edge in HISTOGRAM_EDGES), 10.0 ** (HISTOGRAM_EDGES[-1] + 0.5))
+_BINS = (0.0, *(10.0 ** (edge - 0.5) for edge in HISTOGRAM_EDGES), _FLIPPED)
 """The relative error that stands for a bin of the histogram."""
 
 
