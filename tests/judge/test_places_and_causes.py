@@ -380,6 +380,27 @@ def test_a_layer_in_another_half_precision_is_told_by_its_gradients(
     assert mistake.what.endswith("the results are equal, the gradients that they send back are not")
 
 
+@pytest.mark.parametrize("factor", [1.0, 1e-5])
+@SIDES
+def test_a_cast_that_changes_the_gradient_alone_is_guilty(tmp_path: Path, side_alone: int, factor: float) -> None:
+    """float16 holds the values of a bf16 run, and the gradients only if they are large enough."""
+
+    def run(side: int, record: Record) -> None:
+        def forward(net: Any, x: torch.Tensor) -> torch.Tensor:
+            hidden = net.a(x).relu()
+            return net.b(hidden.half().bfloat16() if side == side_alone else hidden)
+
+        net = Net(forward, a=nn.Linear(16, 16), b=nn.Linear(16, 4)).bfloat16()
+        with record(net):
+            (net(rand(8, 16, seed=3).bfloat16()).float().square().mean() * factor).backward()
+
+    result = compared(tmp_path, run)
+    assert result.code == (factor != 1.0)
+    if result.code:
+        assert blamed(result) == alone(side_alone, "torch.Tensor.half")
+        assert "casts to f16 in between (torch.Tensor.half)" in only_mistake(result).why
+
+
 @pytest.mark.parametrize("autocast", [False, True], ids=["held in bf16", "autocast"])
 def test_a_whole_run_in_another_precision_is_not_guilty(tmp_path: Path, autocast: bool) -> None:
     def run(side: int, record: Record) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ..model.pairs import Layout, Part, TensorPair
-from ..model.records import Call
+from ..model.records import Call, Role
 from ..model.results import Mistake, Status, TensorResult
 from ..operations.sides import Slice, name_of, outputs_of
 from ..operations.traits import traits_of
@@ -143,15 +143,9 @@ class Explainer:
         casts = [self._coarse_cast(which, part, numbers[1 - which]) for which, part in enumerate((left, right))]
         if (casts[0] is None) != (casts[1] is None):
             which = 0 if casts[0] is not None else 1
-            side, call = ("left", "right")[which], casts[which]
+            call = casts[which]
             assert call is not None
-            to = " | ".join(self._state.sides[which].tensor(number).spec.dtype for number in outputs_of(call).values())
-            why = f"only the {side} casts to {to} in between ({name_of(call)}), and loses precision"
-            blamed = ((call,), ()) if which == 0 else ((), (call,))
-            return Mistake(
-                "meaning", apart, why, "compute in the same precision on both sides", side, size / coarse,
-                left=blamed[0], right=blamed[1],
-            )  # fmt: skip
+            return self._cast_mistake(which, call, apart, size / coarse)
         types = self._computed_in(0, left), self._computed_in(1, right)
         if not all(map(is_float, types)) or unit(types[0], types[0]) == unit(types[1], types[1]):
             return None  # complex numbers of two f32 have the precision of f32
@@ -176,6 +170,46 @@ class Explainer:
         what = f"the two compute in another precision: {types[0]} | {types[1]}"
         why = f"dtype: {types[0]} | {types[1]}, where most of the two runs have one precision (a cast, a layer in half precision)"
         return Mistake("meaning", what, why, "compute in the same precision on both sides", size=size / coarse)
+
+    def round_trip(self, which: int, number: int) -> Mistake | None:
+        """A cast to another type and back that one side alone makes, which leaves the values as they are and changes the gradient:
+        float16 holds the activations of a bf16 run, and not its gradients.
+        """
+        side = self._state.sides[which]
+        last = side.maker(number)
+        if last is None or last.id in self._state.match_of[which] or self._other_precision():
+            return None
+        calls, value = [last], number
+        while True:
+            meaning = side.meaning(calls[0])
+            if meaning is None or meaning.operation != "cast":
+                return None
+            value = next(operand.tensor for _, operand in meaning.operands())
+            before = side.maker(value)
+            if side.tensor(value).spec.dtype == side.tensor(number).spec.dtype:
+                break
+            if before is None or before.id in self._state.match_of[which]:
+                return None
+            calls.insert(0, before)
+        sent = [
+            side.tensor(gradient.tensor).fingerprint
+            for call, role in ((calls[0], Role.INPUT), (last, Role.OUTPUT))
+            for gradient in call.gradients
+            if gradient.role is role
+        ]
+        if len(calls) < 2 or len(sent) != 2 or sent[0] == sent[1]:
+            return None
+        return self._cast_mistake(
+            which, calls[0], "a cast leaves the values as they are, and changes the gradient", 0.0
+        )
+
+    def _cast_mistake(self, which: int, call: Call, what: str, size: float) -> Mistake:
+        side = ("left", "right")[which]
+        to = " | ".join(self._state.sides[which].tensor(number).spec.dtype for number in outputs_of(call).values())
+        why = f"only the {side} casts to {to} in between ({name_of(call)}), and loses precision"
+        blamed = ((call,), ()) if which == 0 else ((), (call,))
+        advice = "compute in the same precision on both sides"
+        return Mistake("meaning", what, why, advice, side, size, left=blamed[0], right=blamed[1])
 
     def _is_cast_next(self, which: int, number: int, dtype: str) -> bool:
         """True if all that is done with a value is to cast it to an element type, after it was moved or not."""

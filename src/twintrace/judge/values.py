@@ -132,7 +132,7 @@ class Values:
         pair = item.pair
         if item.verdict.outcome is Outcome.SAME and item.left.spec.shape == item.right.spec.shape:
             self._detours.note_equal(item)
-            return self._rounded_away(item) or Judged(Status.SAME)
+            return self._rounded_away(item) or self._round_trip(item) or Judged(Status.SAME)
         compared = self._compared(0, pair.left), self._compared(1, pair.right)
         if compared[0] is not None and compared[1] is not None:
             return self._crossed(compared[0], compared[1])
@@ -267,6 +267,21 @@ class Values:
         mistake = self._explainer.meaning_mistake(parts[0], parts[1], pair, difference, cause)
         self._state.origins.setdefault(mistake, (pair, parts[0], parts[1]))
         return Judged(Status.PARTED, Terms(meaning=difference.relative), mistake.what, (mistake,))
+
+    def _round_trip(self, item: TensorResult) -> Judged | None:
+        """Verdict on casts that one side alone makes, which change the gradient alone; None if there are none."""
+        casts = [self._explainer.round_trip(which, (item.pair.left, item.pair.right)[which]) for which in (0, 1)]
+        mistakes = tuple(mistake for mistake in casts if mistake is not None)
+        if len(mistakes) != 1:
+            return None
+        if any(
+            other.verdict.outcome is not Outcome.SAME
+            for result in self._state.results
+            for other in result.tensors
+            if other.pair.part is Part.PARAMETER_GRADIENT
+        ):
+            self._state.always.add(mistakes[0])  # no value shows it, and rounding hides it among gradients
+        return Judged(Status.PARTED, Terms(), mistakes[0].what, mistakes)
 
     def _sent_back(self, which: int, part: Slice) -> dict[int, str]:
         """Numbers and fingerprints of the gradients that the calls of a slice send back to the values that it begins with."""
