@@ -52,6 +52,8 @@ _PIECE = 4 << 20
 _HELD = 1 << 16
 """Tensors' lines that are kept once read, some 50 MB: pairing, measuring and judging each ask for all of them."""
 _MAPPED = 256 << 10  # bytes of a tensor from which on mapping is cheaper than reading
+_SMALL, _WINDOW = 4 << 10, 64 << 10
+"""Bytes of a tensor up to which those around it are read along with it: opening a file takes as long as reading 64 KB of it."""
 _TENSOR_ID = re.compile(rb'\{"k":"tensor","id":([0-9]{1,15}),')
 _Item = TypeVar("_Item")
 
@@ -128,6 +130,8 @@ class NativeJournal:
         """`raw`: the lines, where they are not in the file as they are."""
         self._root, self._step, self._rank, self._tolerant = root, step, rank, tolerant
         self._path = layout.journal_dir(root, step, rank) / layout.JOURNAL
+        self._payload = str(self._path.parent / layout.PAYLOAD)
+        self._window: tuple[int, int, bytes] = (step, 0, b"")
         self._damage: dict[Damage, None] = {}
         self._raw = _map(self._path) if raw is None else raw
         self._starts, self._ends, self._kinds = self._index()
@@ -206,7 +210,7 @@ class NativeJournal:
 
     def array(self, tensor: Tensor) -> np.ndarray[Any, Any]:
         """The tensor's values, checked against the fingerprint; TraceFormatError if they are not what was recorded."""
-        where = f"{self._path.parent / layout.PAYLOAD}: tensor {tensor.id} of step {self._step} rank {self._rank}"
+        where = f"{self._payload}: tensor {tensor.id} of step {self._step} rank {self._rank}"
         if tensor.payload is None:
             raise TraceNotFoundError(
                 f"{where} was not kept: {tensor.missing or 'the trace was recorded without tensors'}."
@@ -434,8 +438,18 @@ class NativeJournal:
     def _payload_bytes(self, location: Location, where: str) -> memoryview | bytes:
         step = self._step if location.step is None else location.step
         end = location.offset + location.nbytes
+        held, first, near = self._window  # other threads may read another one meanwhile
+        if held == step and first <= location.offset and end <= first + len(near):
+            return near[location.offset - first : end - first]
         try:
-            raw, size = _payload_piece(layout.journal_dir(self._root, step, self._rank) / layout.PAYLOAD, location)
+            path = layout.journal_dir(self._root, step, self._rank) / layout.PAYLOAD
+            if location.nbytes > _SMALL:
+                raw, size = _payload_piece(path, location)
+            else:
+                first = location.offset - location.offset % _WINDOW
+                around, size = _payload_piece(path, Location(first, _WINDOW + _SMALL))
+                self._window = step, first, bytes(around)
+                raw = bytes(around[location.offset - first : end - first])
             if len(raw) < location.nbytes:
                 raw = self._from_stage(location, step, bytes(raw), size)
         except (OSError, MemoryError) as error:
