@@ -345,7 +345,7 @@ def _measure_all(
         item = Evidence(pair, left, right, None, apart, names)
         evidence[key_of(pair)] = item
         # Statistics are asked only if there is nothing else.
-        verdict = certain(replace(item, statistics=None))
+        verdict = certain(Evidence(pair, left, right, None, None, names))
         decided = verdict is not None and verdict.outcome in (Outcome.SAME, Outcome.DIFFERENT)
         if not decided and left.payload is not None and right.payload is not None:
             to_read.append(item)
