@@ -225,7 +225,7 @@ def targets(outcomes: Sequence[Outcome]) -> list[Verdict]:
 
 
 def costs(folder: Path, size: str) -> list[Verdict]:
-    """What judging costs; each figure the least of three, in a process of its own, with all cores."""
+    """What judging costs, in seconds of a core; each figure the least of three, in a process of its own."""
     return list(_costs(folder / "costs", size))
 
 
@@ -244,8 +244,8 @@ def _costs(folder: Path, size: str) -> Iterator[Verdict]:
         "GPT pair: time / 8 float64 passes", judged["seconds"] / passes["seconds"], judge_costs.SHARE_OF_PASSES
     )
     judge_costs.in_process("small", str(folder / "small"))
-    small = _least("compare", warm, str(folder / "small"))
-    say(f"small tensors: {small['pairs'] / small['seconds']:,.0f} pairs a second")
+    small = _least("pair", warm, str(folder / "small"))
+    say(f"small tensors: {small['pairs'] / small['seconds']:,.0f} pairs a second before recomputation")
     yield Verdict(
         "small tensors: ms for 10 pairs", 1e4 * small["seconds"] / small["pairs"], 1e4 * judge_costs.SECONDS_PER_PAIR
     )

@@ -1,11 +1,13 @@
 """What judging costs: a pair of traces of which no value is equal, and many small tensors.
 
     python -m benchmarks.judge_costs compare WARM FOLDER     one line of JSON: seconds, pairs; WARM is compared first, untimed
+    python -m benchmarks.judge_costs pair WARM FOLDER        the same without recomputation
     python -m benchmarks.judge_costs passes SIZE             seconds of 8 forward and backward passes in float64
     python -m benchmarks.judge_costs record SIZE FOLDER      the pair: FOLDER/left, FOLDER/right
 
 The work is the transformer of the other benchmarks: 6 layers, width 256, one training step. The right side's weights are a few
-units in the last place off, so every value differs and nothing can be skipped as equal.
+units in the last place off, so every value differs and nothing can be skipped as equal. Seconds are those of the processor, of all
+threads: whatever else the machine does, they are comparable.
 """
 
 from __future__ import annotations
@@ -47,7 +49,6 @@ def record(size: str, folder: str) -> None:
 
 
 def passes(size: str) -> None:
-    """All cores, as a comparison has them."""
     from benchmarks.nets_torch import F, trainings
 
     work = trainings(size)["transformer"]
@@ -58,21 +59,26 @@ def passes(size: str) -> None:
         F.cross_entropy(outputs.reshape(-1, outputs.shape[-1]), work.targets).backward()
 
     run()
-    began = time.perf_counter()
+    began = time.process_time()
     for _ in range(PASSES):
         run()
-    _tell(time.perf_counter() - began)
+    _tell(time.process_time() - began)
 
 
-def compare(warm: str, folder: str) -> None:
+def compare(warm: str, folder: str, *, recompute: bool = True) -> None:
     """`warm` first, untimed: importing and compiling are not what is measured."""
     import twintrace as tt
 
-    tt.compare(Path(warm) / "left", Path(warm) / "right")
-    began = time.perf_counter()
-    found = tt.compare(Path(folder) / "left", Path(folder) / "right")
-    seconds = time.perf_counter() - began
+    tt.compare(Path(warm) / "left", Path(warm) / "right", recompute=recompute)
+    began = time.process_time()
+    found = tt.compare(Path(folder) / "left", Path(folder) / "right", recompute=recompute)
+    seconds = time.process_time() - began
     _tell(seconds, pairs=sum(len(result.tensors) for result in found.results), agree=bool(found.agree))
+
+
+def pair(warm: str, folder: str) -> None:
+    """What comes before recomputation: reading, pairing, measuring."""
+    compare(warm, folder, recompute=False)
 
 
 def small(folder: str) -> None:
@@ -88,9 +94,9 @@ def _tell(seconds: float, **more: Any) -> None:
 
 
 def in_process(*arguments: str, **variables: str) -> dict[str, Any]:
-    """One of the above in a process of its own; what it tells."""
+    """One of the above in a process of its own, with one core for its arithmetic; what it tells."""
     paths = {"PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "src")])}
-    env = os.environ | {"ONEDNN_MAX_CPU_ISA": "AVX512_CORE_BF16"} | paths | variables
+    env = os.environ | {"ONEDNN_MAX_CPU_ISA": "AVX512_CORE_BF16", "OMP_NUM_THREADS": "1"} | paths | variables
     command = [sys.executable, "-m", "benchmarks.judge_costs", *arguments]
     done = subprocess.run(command, env=env, capture_output=True, text=True)
     if done.returncode:
@@ -100,4 +106,4 @@ def in_process(*arguments: str, **variables: str) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    {"record": record, "passes": passes, "compare": compare, "small": small}[sys.argv[1]](*sys.argv[2:])
+    {"record": record, "passes": passes, "compare": compare, "pair": pair, "small": small}[sys.argv[1]](*sys.argv[2:])

@@ -144,6 +144,16 @@ def test_progress_is_told(pair):
     assert told[-1][1] == told[-1][2] > 0
 
 
+def test_records_are_parsed_once(pair, monkeypatch):
+    from twintrace.store import reader
+
+    parsed, original = [], reader._call
+    monkeypatch.setattr(reader, "_call", lambda *args: parsed.append(args[0]["id"]) or original(*args))
+    found = tt.compare(*pair, recompute=False)
+    assert len(parsed) == sum(len(trace.journal(0)) for trace in map(tt.open, pair))
+    assert found.results
+
+
 def test_one_worker_finds_the_same(pair):
     assert api.compare(*pair, workers=1) == api.compare(*pair)
 

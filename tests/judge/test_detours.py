@@ -139,3 +139,27 @@ def test_a_rotation_by_complex_numbers_is_one_by_sines(
         trained(net, rand(2, 8, 16).to(dtype), record)
 
     assert compared(tmp_path, run).code == code
+
+
+@pytest.mark.parametrize(("factor", "tries"), [(1 + 2.0**-21, 0), (1 + 1e-4, 24)], ids=["units", "more"])
+def test_weights_a_little_off_are_recomputed_in_linear_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, factor: float, tries: int
+) -> None:
+    """All values lie near each other, and none meets again: not each of them is recomputed from the beginning of the net."""
+    from twintrace.operations import recomputation
+
+    computed = []
+    original = recomputation.run
+    monkeypatch.setattr(recomputation, "run", lambda *args: computed.append(len(args[0])) or original(*args))
+
+    def run(side: int, record: Callable[..., Any]) -> None:
+        net = nn.Sequential(*(nn.Sequential(nn.Linear(8, 8), nn.Tanh()) for _ in range(48)))
+        with torch.no_grad():
+            for weight in net.parameters():
+                weight.mul_(factor if side else 1.0)
+        with record(net), torch.no_grad():
+            net(rand(4, 8))
+
+    assert compared(tmp_path, run).code == 1
+    # Each of 96 calls twice; a try is of at most 24 calls, four times.
+    assert sum(computed) <= 2 * 96 + tries * 24 * 4

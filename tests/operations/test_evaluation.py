@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -441,3 +442,10 @@ def test_a_kernel_that_checks_nothing_is_given_no_other_shapes() -> None:
     for other, shape in ((meaning, (2, 4)), (made_up, (2, 3))):
         with pytest.raises(NotRecomputable, match="as they were recorded only"):
             run([other], lambda _, shape=shape: rand(*shape), spec=spec)
+
+
+def test_a_nan_that_signals_is_widened_in_silence():
+    bits = np.array([0x7F800001, 0x3F800000], np.uint32).view(np.float32)
+    values = Values(lambda number: bits, lambda number: Spec("f32", (2,)))
+    assert values(0).dtype == torch.float64
+    assert values(0).isnan().tolist() == [True, False]

@@ -94,3 +94,42 @@ def test_an_effect_far_below_the_rounding_of_the_run_is_seen(tmp_path):
     assert 1e-7 < effect(recomputation, {hidden: (value, value * (1 + 1e-6))}, end) < 1e-5
     assert effect(recomputation, {hidden: (value, value)}, end) == 0.0
     assert effect(recomputation, {end: (values(end), values(end) * 2)}, hidden) == 0.0  # what does not depend on it
+    # Asked for again, with other choices, and where a part of the way was replayed already: as if it were the first time.
+    [middle] = {number for call in calls if call.site.name == "1" for number in outputs_of(call).values()}
+    turned = {hidden: (value, value.flip(0))}
+    both = {**turned, middle: (values(middle), values(middle) * 2)}
+    for changed, asked in (
+        (turned, middle),
+        (turned, end),
+        (both, end),
+        (turned, end),
+        ({hidden: (value, value.flip(1))}, end),
+    ):
+        fresh = Recomputation((side, side), (values, values))
+        assert effect(recomputation, changed, asked) == effect(fresh, changed, asked) > 0
+
+
+def test_what_was_replayed_on_the_way_is_not_replayed_again(tmp_path, monkeypatch):
+    import torch
+    from torch import nn
+
+    from twintrace.operations import replay
+    from twintrace.operations.evaluation import Values
+    from twintrace.operations.recomputation import Recomputation
+    from twintrace.operations.sides import Side, outputs_of
+
+    net = nn.Sequential(*(nn.Linear(8, 8) for _ in range(12)))
+    with tt.record(tmp_path / "trace", net, level="mix", keep="tensor"):
+        net(torch.randn(4, 8))
+    [journal] = tt.open(tmp_path / "trace").journals()
+    calls = list(journal.calls())
+    side = Side("torch", calls, journal.tensor)
+    values = Values(lambda number: journal.array(journal.tensor(number)), lambda number: journal.tensor(number).spec)
+    recomputation = Recomputation((side, side), (values, values))
+    evaluated, original = [], replay.evaluate
+    monkeypatch.setattr(replay, "evaluate", lambda *args: evaluated.append(args[0]) or original(*args))
+    ends = [number for call in calls if call.site.name.isdigit() for number in outputs_of(call).values()]
+    first = values(ends[0])
+    for end in ends[1:]:
+        replay.effect(recomputation, {ends[0]: (first, first + 1)}, end)
+    assert len(evaluated) == 2 * (len(ends) - 1)

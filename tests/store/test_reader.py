@@ -384,3 +384,23 @@ def test_tensors_are_mapped_not_loaded(tmp_path):
     tracemalloc.stop()
     assert array[-1] == (16 << 20) - 1
     assert peak < 3e6
+
+
+def test_small_tensors_are_read_many_at_a_time(tmp_path, monkeypatch):
+    from twintrace.store import reader
+    from twintrace.store.writer import TraceWriter
+
+    writer = TraceWriter.create(tmp_path / "trace", specimens.MANIFEST, keep_payload=True)
+    journal = writer.begin_step(0, specimens.HEADER)
+    arrays = [np.full(64 << (number % 6), number, dtype=np.float32) for number in range(200)]
+    for number, array in enumerate(arrays):
+        journal.add(seal(specimens.tensor_line(writer, number, array, "f32")))
+    writer.close()
+    opened = []
+    original = reader._payload_piece
+    monkeypatch.setattr(reader, "_payload_piece", lambda *args: opened.append(args) or original(*args))
+    found = open_native(tmp_path / "trace").journal(0)
+    for number in (*range(200), *range(199, -1, -1)):
+        np.testing.assert_array_equal(found.array(found.tensor(number)), arrays[number])
+    large = sum(array.nbytes > 4096 for array in arrays)
+    assert len(opened) <= 2 * large + 2 * sum(array.nbytes for array in arrays) // (64 << 10) + 2

@@ -9,11 +9,10 @@ one: so `align(a, b)` is the mirror of `align(b, a)`. For the same reason no sen
 
 from __future__ import annotations
 
-import contextlib
-import gc
 import hashlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 
+from ..model.garbage import collecting_later
 from ..model.pairs import Alignment, Match, Side, TensorPair
 from ..model.sites import Kind, Phase
 from ..operations.families import MOVING, SHAPING
@@ -39,7 +38,7 @@ ASKED = "the mapping says so"
 
 def align(left: Side, right: Side, *, mapping: Mapping | None = None) -> Alignment:
     """Pairs of two journals, and what is left over, each with its reason."""
-    with _collecting_later():
+    with collecting_later():
         trees = CallTree(left), CallTree(right)
         if mapping is None and _is_first(trees[1], trees[0]):
             return _mirrored(_align(right, left, trees[1], trees[0], Mapping()), *trees)
@@ -226,18 +225,6 @@ def _mirrored(alignment: Alignment, left: CallTree, right: CallTree) -> Alignmen
         alignment.stray_right,
         alignment.stray_left,
     )
-
-
-@contextlib.contextmanager
-def _collecting_later() -> Iterator[None]:
-    """A hundred thousand records are millions of small objects without cycles: looking for cycles takes half the time."""
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()
 
 
 # --- what a mapping says --------------------------------------------------------------------------------------------

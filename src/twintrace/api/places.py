@@ -19,6 +19,7 @@ from ..judge.recomputed import Recomputed, Standing
 from ..judge.settings import different_settings
 from ..model.choices import Progress
 from ..model.errors import TwintraceError, UsageError
+from ..model.garbage import collecting_later
 from ..model.pairs import Alignment, Alone, Layout, Part, Side, TensorPair
 from ..model.records import Call, is_kept
 from ..model.results import CallResult, Mistake
@@ -116,35 +117,36 @@ def compare_place(
 ) -> PlaceResult:
     """Results of one step of one rank, given the state after the step before; recomputed if `standing` is given."""
     label, policy = f"step {place[0]}, rank {place[1]}", request.policy
-    journals = (composed(request.traces[0].journal(*place)), composed(request.traces[1].journal(*place)))
-    sides = (side_of(journals[0]), side_of(journals[1]))
-    progress(f"{label}: pairing", 0, 1)
-    alignment = request.pair(*sides)
-    noise = _noise(request, request.repeat, place) if request.repeat is not None else {}
-    share = 1 if standing is None else 2  # as much again is to come
+    with collecting_later():
+        journals = (composed(request.traces[0].journal(*place)), composed(request.traces[1].journal(*place)))
+        sides = (side_of(journals[0]), side_of(journals[1]))
+        progress(f"{label}: pairing", 0, 1)
+        alignment = request.pair(*sides)
+        noise = _noise(request, request.repeat, place) if request.repeat is not None else {}
+        share = 1 if standing is None else 2  # as much again is to come
 
-    def tell(done: int, total: int) -> None:
-        progress(f"{label}: measuring", done, share * total)
+        def tell(done: int, total: int) -> None:
+            progress(f"{label}: measuring", done, share * total)
 
-    measured = _measure_all(alignment, journals, request, tell)
-    foreign = sides[0].framework != sides[1].framework
-    graphs = graphs_of(journals, sides)
-    readers = graphs[0].meaning, graphs[1].meaning
-    bounds = BoundsJudge(
-        policy, noise=noise, before=before, equal_nan=request.equal_nan, foreign=foreign, readers=readers
-    )
-    inside = _inside(sides[0].calls)
-    cases = [
-        Case(
-            match,
-            [replace(measured[key_of(pair)], pair=pair) for pair in match.tensors],
-            max((inside.get(call.id, 0) for call in match.left), default=0),
+        measured = _measure_all(alignment, journals, request, tell)
+        foreign = sides[0].framework != sides[1].framework
+        graphs = graphs_of(journals, sides)
+        readers = graphs[0].meaning, graphs[1].meaning
+        bounds = BoundsJudge(
+            policy, noise=noise, before=before, equal_nan=request.equal_nan, foreign=foreign, readers=readers
         )
-        for match in alignment.matches
-    ]
-    gradients = [replace(measured[key_of(pair)], pair=pair) for pair in alignment.parameter_gradients]
-    results = bounds.judge(*place, cases, gradients)
-    results += bounds.judge_gradients(*place, gradients)
+        inside = _inside(sides[0].calls)
+        cases = [
+            Case(
+                match,
+                [_of_pair(measured, pair) for pair in match.tensors],
+                max((inside.get(call.id, 0) for call in match.left), default=0),
+            )
+            for match in alignment.matches
+        ]
+        gradients = [_of_pair(measured, pair) for pair in alignment.parameter_gradients]
+        results = bounds.judge(*place, cases, gradients)
+        results += bounds.judge_gradients(*place, gradients)
     strays = _stray_gradients(alignment, sides)
     if standing is None:
         return PlaceResult(results, alignment.only_left, alignment.only_right, strays, bounds.left_behind, {})
@@ -182,7 +184,7 @@ def graphs_of(journals: tuple[Journal, Journal], sides: tuple[Side, Side]) -> tu
     graphs = [
         Graph(
             side.framework,
-            [*side.calls, *_calls(journal)[1][1]],
+            [*side.calls, *(_calls(journal)[1][1] if hasattr(journal, "calls_of_ranks") else ())],
             # A tensor is asked for again by every call that takes it; each time it would be parsed anew.
             functools.lru_cache(_TENSORS)(side.tensor),
             str(journal.header.settings.get("level", "mix")),
@@ -307,6 +309,12 @@ def key_of(pair: TensorPair) -> _Key:
     return pair.left, pair.right, pair.layout
 
 
+def _of_pair(measured: Mapping[_Key, Evidence], pair: TensorPair) -> Evidence:
+    """Evidence on a pair of tensors, which may have been measured in another place."""
+    item = measured[key_of(pair)]
+    return item if item.pair is pair else replace(item, pair=pair)
+
+
 def _tensor_pairs(alignment: Alignment) -> Iterator[tuple[TensorPair, tuple[str, ...]]]:
     for match in alignment.matches:
         sites = [call.site for call in (*match.left, *match.right)]
@@ -337,7 +345,7 @@ def _measure_all(
         item = Evidence(pair, left, right, None, apart, names)
         evidence[key_of(pair)] = item
         # Statistics are asked only if there is nothing else.
-        verdict = certain(replace(item, statistics=None))
+        verdict = certain(Evidence(pair, left, right, None, None, names))
         decided = verdict is not None and verdict.outcome in (Outcome.SAME, Outcome.DIFFERENT)
         if not decided and left.payload is not None and right.payload is not None:
             to_read.append(item)

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import click
 
 from ..model.errors import UsageError
+from ..model.garbage import collecting_later
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
 _PATH = click.Path(path_type=Path)
@@ -100,7 +101,7 @@ def compare(
 
     Exit code: 0 the tables are written, whatever they say; 2 they could not be.
     """
-    from ..compat.msprobe.compare.flow import Settings, run, seldom
+    from ..compat.msprobe.compare.flow import Settings, run
     from ..compat.msprobe.compare.request import read_request, request_of
     from ..compat.msprobe.compare.rows import Generation
 
@@ -131,7 +132,7 @@ def compare(
         data_mapping=_file(data_mapping),
         layer_mapping=_file(layer_mapping),
     )
-    with seldom():
+    with collecting_later():
         run(request, settings, click.echo)
 
 

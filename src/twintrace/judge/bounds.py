@@ -329,6 +329,8 @@ class BoundsJudge:
     def _judge_gradients(self, trial: Trial) -> None:
         """Incoming: the gradients of the outputs. What goes out is made of them and of the values of the forward pass."""
         evidence = [item for item in trial.case.evidence if item.pair.part.backward]
+        if not evidence:
+            return
         outputs = [item for item in evidence if item.pair.part is Part.OUTPUT_GRADIENT]
         others = [item for item in evidence if item.pair.part is not Part.OUTPUT_GRADIENT]
         tie = max(trial.apart, self._backward)

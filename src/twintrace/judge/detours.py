@@ -21,14 +21,18 @@ from ..model.verdicts import Outcome
 from ..operations.sides import Bound, Slice
 from ..operations.traits import traits_of
 from .rounding import unit
-from .state import SHARES, Judged, JudgeState, name_of_pair, not_recomputable
+from .state import SHARES, SINGLE, Judged, JudgeState, name_of_pair, not_recomputable
 
 _NEAR = 16.0
 """Units of the element type within which recorded values lie that were computed in two ways."""
 _LONGEST = 256
 """Calls between the parting and the meeting that are recomputed at once."""
 _TRIES = 24
-"""Values after a parting that are tried: a small mistake leaves all of them near each other."""
+"""Values after a parting that are tried in vain: a small mistake leaves all of them near each other."""
+_CONVERTED = 16.0
+"""Units by which weights of float32 must differ at least to be another way: 4 units for each of them is what recomputation allows
+(`Recomputation.is_same_function`), 4 times, so that the right with the left's weights could not be told from what it is.
+"""
 _HELD = frozenset(("weights", "leaf"))
 _KINDS = _HELD | {"meaning"}
 _BECAUSE = "another step on the way to the same result"
@@ -39,7 +43,8 @@ class Detours:
 
     def __init__(self, state: JudgeState) -> None:
         self._state = state
-        self._tries: Counter[frozenset[Mistake]] = Counter()
+        self._tries: Counter[Mistake] = Counter()
+        """Values made of each mistake that were tried in vain."""
         self._met: set[Mistake] = set()
         """Mistakes of which a value made no difference that was made of them."""
 
@@ -47,9 +52,18 @@ class Detours:
         """True if two values that were made of parted ones are the same function of what agrees before these."""
         if not sources or not all(mistake in self._state.origins and mistake.kind in _KINDS for mistake in sources):
             return False  # a wrong kernel, random numbers, a cast: the function is the same, and its results are not
-        if not self._is_near(item) or self._tries[sources] >= _TRIES:
+        if not self._is_near(item) or any(self._tries[mistake] >= _TRIES for mistake in sources):
             return False
-        self._tries[sources] += 1
+        if any(mistake.kind in _HELD and self._is_unconverted(mistake) for mistake in sources):
+            return False
+        if not self._is_same_function(item, sources):
+            self._tries.update(sources)
+            return False
+        self._met |= sources
+        return True
+
+    def _is_same_function(self, item: TensorResult, sources: frozenset[Mistake]) -> bool:
+        """True if two values are the same function of what agrees before their sources, and not with the left's weights."""
         agreeing = [
             {number for number in self._state.known[which] if self._state.agrees(which, number)} for which in (0, 1)
         ]
@@ -74,8 +88,13 @@ class Detours:
                     return False
         except not_recomputable():
             return False
-        self._met |= sources
         return True
+
+    def _is_unconverted(self, mistake: Mistake) -> bool:
+        """True of other weights that are so near the left's that nothing tells the two apart: no call after them undoes that."""
+        pair = self._state.origins[mistake][0]
+        types = (self._state.sides[which].tensor((pair.left, pair.right)[which]).spec.dtype for which in (0, 1))
+        return 0 < mistake.size < _CONVERTED and unit(*types) <= SINGLE
 
     def note_equal(self, item: TensorResult) -> None:
         """Takes note of equal values that were made of parted ones: halves of queries whose weights lie in another order."""

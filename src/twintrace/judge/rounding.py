@@ -16,6 +16,7 @@ are allowed 256·u more: implementations differ by that much in f32, and choose 
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -47,6 +48,7 @@ class Allowance:
     because: str
 
 
+@functools.cache
 def unit(*dtypes: str) -> float:
     """The coarsest of the dtypes' units; 0 if all are exact."""
     return max((UNITS.get(dtype, 0.0) for dtype in dtypes), default=0.0)

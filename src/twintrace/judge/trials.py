@@ -140,6 +140,8 @@ def find_absorbed(trials: Sequence[Trial], *, backward: bool) -> None:
         effective.clear()
         for trial in reversed(trials):
             results = trial.gradients if backward else trial.values
+            if not results and not trial.case.match.only_left:
+                continue
             went = [item for item in results if not item.pair.part.incoming]
             bad = [item for item in went if item.verdict.outcome is Outcome.DIFFERENT]
             effect = any(effective.get(item.pair.left, before.get(item.pair.left, True)) for item in bad)

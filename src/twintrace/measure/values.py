@@ -143,6 +143,8 @@ def check(left: NDArray[Any], right: NDArray[Any], left_form: Form, right_form: 
                 f"measure: {each.dtype} on the {where} is held in {each.size} bytes of kind {each.kind!r}, got an array of "
                 f"{array.dtype}. Arrays are taken as the store hands them out (store/FORMAT.md, Element types)."
             )
+    if left_form is right_form and left.shape == right.shape and layout == _AS_IT_IS:
+        return
     reason = misfit(Spec(left_form.dtype, left.shape), Spec(right_form.dtype, right.shape), layout)
     if reason:
         raise UsageError(f"measure: {reason}. Align them, or give the layout that makes them fit.")

@@ -73,11 +73,9 @@ class Values:
             raise NotRecomputable(f"the values of {self.spec(number)} were not kept")
         if array.dtype.kind == "u" and array.dtype.itemsize > 1:
             array = array.astype(np.int64)
-        tensor = torch.from_numpy(np.array(array, copy=True))
-        if tensor.is_floating_point():
-            tensor = tensor.double()
-        elif tensor.is_complex():
-            tensor = tensor.to(torch.complex128)
+        wide = {"f": np.float64, "c": np.complex128}.get(array.dtype.kind, array.dtype)
+        with np.errstate(invalid="ignore"):  # a NaN that signals
+            tensor = torch.from_numpy(np.array(array, dtype=wide, copy=True))
         self._held[number] = tensor
         self._bytes += tensor.nbytes
         while self._bytes > _CACHE_BYTES and len(self._held) > 1:

@@ -199,16 +199,15 @@ def _operations(stated: dict[str, set[str]]) -> dict[str, set[str]]:
 _TABLE = _Table()
 
 
-def _candidates(name: str) -> Iterator[str]:
+@lru_cache(maxsize=65536)
+def _candidates(name: str) -> tuple[str, ...]:
     """Bones to look up, from the whole name to what is left without what only says how it is implemented."""
     bones = _bones(name)
-    if name.startswith(("torch.", "aten.")):
-        yield f"torch.{bones}"
-    yield bones
+    found = [f"torch.{bones}", bones] if name.startswith(("torch.", "aten.")) else [bones]
     while (short := _BEHIND.sub("", bones)) and short != bones:
         bones = short
-        yield bones
-    yield _BEFORE.sub("", bones) or bones
+        found.append(bones)
+    return (*found, _BEFORE.sub("", bones) or bones)
 
 
 @lru_cache(maxsize=65536)
@@ -239,6 +238,7 @@ def operations_named(name: str) -> frozenset[str]:
     return frozenset()
 
 
+@lru_cache(maxsize=65536)
 def _known(name: str) -> str | None:
     for bones in _candidates(name):
         if bones in _TABLE.named:
@@ -248,6 +248,7 @@ def _known(name: str) -> str | None:
     return None if found is None else f"{found}_backward"
 
 
+@lru_cache(maxsize=65536)
 def _forward(name: str) -> str:
     """Bones of the operation whose backward pass this is; empty if it is none."""
     bones = _bones(name)

@@ -87,6 +87,50 @@ class _Recent:
         return self._held.get(number)
 
 
+class Replayed:
+    """Results that were replayed with two choices of some values, the last ones up to a number of bytes: the effect of a mistake is
+    asked for at one value after the other.
+    """
+
+    def __init__(self) -> None:
+        self._held: OrderedDict[int, tuple[tuple[object, ...], tuple[Tensor, Tensor]]] = OrderedDict()
+        self._bytes = 0
+        self._choices: dict[int, object] = {}
+        self._dependents: Callable[[int], Collection[int]] = lambda number: ()
+
+    def begin(self, changed: Mapping[int, tuple[Tensor, Tensor]], dependents: Callable[[int], Collection[int]]) -> None:
+        """Ask from now on for results with these choices; `dependents` are the tensors that a tensor changes."""
+        self._choices = {number: (number, *map(_mark, changed[number])) for number in sorted(changed)}
+        self._dependents = dependents
+
+    def get(self, number: int) -> tuple[Tensor, Tensor] | None:
+        """A result with each choice; None if it is not held, or was made with others."""
+        found = self._held.get(number)
+        return found[1] if found is not None and found[0] == self._choices_before(number) else None
+
+    def keep(self, made: Mapping[int, tuple[Tensor, Tensor]]) -> None:
+        """Hold results that were made with the choices of `begin`, in the order in which they were made."""
+        for number, results in made.items():
+            self._drop(number)
+            self._held[number] = self._choices_before(number), results
+            self._bytes += sum(result.nbytes for result in results)
+        while self._bytes > _RECENT_BYTES and self._held:
+            self._drop(next(iter(self._held)))
+
+    def _drop(self, number: int) -> None:
+        if number in self._held:
+            self._bytes -= sum(result.nbytes for result in self._held.pop(number)[1])
+
+    def _choices_before(self, number: int) -> tuple[object, ...]:
+        return tuple(choice for changed, choice in self._choices.items() if number in self._dependents(changed))
+
+
+def _mark(value: Tensor) -> complex:
+    """A number by which a tensor is known again; the order of its elements is in it. NaN equals nothing."""
+    flat = value.detach().reshape(-1).to(torch.complex128 if value.is_complex() else torch.float64)
+    return complex(flat @ torch.linspace(1, 2, flat.numel(), dtype=torch.float64).to(flat.dtype))
+
+
 @dataclass(frozen=True, slots=True)
 class Difference:
     """Meaning term of one pair of values."""
@@ -110,6 +154,7 @@ class Recomputation:
         self._audits: dict[tuple[int, int], Audit] = {}
         self._computed: tuple[_Recent, _Recent] = (_Recent(), _Recent())
         """Results that the last audits computed, of each side."""
+        self.replayed = Replayed(), Replayed()
         self._constants: dict[int, Tensor] = {}
         """Values that were made up to try a cause, by negative numbers."""
         for side in sides:

@@ -17,11 +17,10 @@ import torch
 
 from ..model.pairs import Layout
 from ..model.records import Call
-from ..model.sites import Phase
 from .evaluation import NotRecomputable, Tensor, evaluate
 from .meanings import Meaning
-from .recomputation import Recomputation, laid_back, laid_out
-from .sides import Side, inputs_of, name_of, outputs_of
+from .recomputation import Recomputation, Replayed, laid_back, laid_out
+from .sides import Side, name_of
 from .traits import traits_of
 
 
@@ -88,46 +87,48 @@ def effect(
 
     Nothing is rounded on the way, so a difference that is far below the rounding of the run is seen as well.
     """
-    results, side = [], recomputation.sides[which]
+    side, replayed = recomputation.sides[which], recomputation.replayed[which]
     try:
         meanings: dict[int, Meaning] = {}
         for number in changed:
-            if end in dependent(side, number) - {number}:
+            if end in side.dependents(number) - {number}:
                 meanings |= {id(meaning): meaning for meaning in _between(side, number, end)}
         if not meanings:
             return 0.0
         order = {id(side.meaning(call)): call.order for call in side.calls}
         ordered = sorted(meanings.values(), key=lambda meaning: order[id(meaning)])
-        for choice in (0, 1):
-            known = {number: both[choice] for number, both in changed.items()}
-            results.append(_replayed(ordered, known, recomputation, end, which))
+        replayed.begin(changed, side.dependents)
+        missing, held = _not_held(ordered, replayed, side, end)
+        known = [{number: both[choice] for number, both in (*held.items(), *changed.items())} for choice in (0, 1)]
+        results = [_replayed(missing, made, recomputation, end, which) for made in known]
+        replayed.keep({number: (known[0][number], known[1][number]) for number in known[0] if number not in changed})
     except (NotRecomputable, RuntimeError):
         return None
     return _distance(results[0], results[1])
 
 
-def dependent(side: Side, number: int) -> set[int]:
-    """Tensors of the forward pass that depend on a tensor, itself and copies that came about unseen among them."""
-    takers: dict[int, list[Call]] = {}
-    for call in side.calls:
-        # A module that is known as one operation stands for what was recorded in it.
-        if call.site.phase is Phase.FORWARD and (side.is_leaf(call) or side.meaning(call) is not None):
-            for taken in inputs_of(call).values():
-                for same in (taken, *side.originals(taken)):
-                    takers.setdefault(same, []).append(call)
-    made, waiting = {number}, [number]
-    while waiting:
-        for call in takers.get(waiting.pop(), ()):
-            fresh = set(outputs_of(call).values()) - made
-            made |= fresh
-            waiting += fresh
-    seen = {number for call in side.calls for number in (*inputs_of(call).values(), *outputs_of(call).values())}
-    return made | {copy for copy in seen if not made.isdisjoint(side.originals(copy))}
+def _not_held(
+    meanings: Sequence[Meaning], replayed: Replayed, side: Side, end: int
+) -> tuple[list[Meaning], dict[int, tuple[Tensor, Tensor]]]:
+    """Those of some meanings, in their order, that must be computed for the last of their results, and results that are held."""
+    missing: list[Meaning] = []
+    held: dict[int, tuple[Tensor, Tensor]] = {}
+    needed = {end, *side.originals(end)}
+    for meaning in reversed(meanings):
+        wanted = [number for number in meaning.results if number in needed]
+        known = {number: both for number in wanted if (both := replayed.get(number)) is not None}
+        if len(known) == len(wanted):
+            held |= known
+            continue
+        missing.append(meaning)
+        for _, operand in meaning.operands():
+            needed.update((operand.tensor, *side.originals(operand.tensor)))
+    return missing[::-1], held
 
 
 def _between(side: Side, start: int, end: int) -> list[Meaning]:
     """Meanings of the calls that lead from one tensor to another. Raises NotRecomputable with the name of the one that stops."""
-    made = dependent(side, start)
+    made = side.dependents(start)
     if end not in made or end == start:
         raise NotRecomputable("the end of the run does not depend on it")
     calls: dict[int, Call] = {}
@@ -193,4 +194,4 @@ def _distance(left: Tensor, right: Tensor) -> float:
     return gap / size if size else gap
 
 
-__all__ = ["Compared", "Share", "dependent", "effect", "share"]
+__all__ = ["Compared", "Share", "effect", "share"]

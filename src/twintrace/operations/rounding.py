@@ -23,6 +23,7 @@ backward pass. An operation with neither a rule nor a decomposition is in `unkno
 from __future__ import annotations
 
 import contextlib
+import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -497,9 +498,12 @@ def _mul(mode: RunningError, y: Tensor, a: Any, b: Any) -> Error:
 
 def _is_rounded(*values: Any) -> bool:
     """True if a number among these is not one of float32: kernels hold it rounded."""
-    return any(
-        isinstance(value, float) and float(torch.tensor(value, dtype=torch.float32)) != value for value in values
-    )
+    return any(isinstance(value, float) and _in_single(value) != value for value in values)
+
+
+@functools.lru_cache(1024)
+def _in_single(value: float) -> float:
+    return float(torch.tensor(value, dtype=torch.float32))
 
 
 def _is_power_of_two(*values: Any) -> bool:

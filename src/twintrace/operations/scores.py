@@ -12,6 +12,7 @@ rounds them all the same way.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -95,16 +96,21 @@ class Precision:
         """Smallest normal number, below which kernels may flush to zero; half of the smallest subnormal in types that need these:
         float16 has no other numbers below 6e-5.
         """
-        known = DTYPES.get(self.dtype)
-        if known is None or not known.is_floating_point:
-            return 0.0
-        limits = torch.finfo(known)
-        return limits.tiny if limits.tiny <= torch.finfo(torch.float32).tiny else limits.tiny * limits.eps / 2
+        return _range(self.dtype)[0]
 
     @property
     def largest(self) -> float:
-        known = DTYPES.get(self.dtype)
-        return torch.finfo(known).max if known is not None and known.is_floating_point else math.inf
+        return _range(self.dtype)[1]
+
+
+@functools.cache
+def _range(dtype: str) -> tuple[float, float]:
+    known = DTYPES.get(dtype)
+    if known is None or not known.is_floating_point:
+        return 0.0, math.inf
+    limits = torch.finfo(known)
+    least = limits.tiny if limits.tiny <= torch.finfo(torch.float32).tiny else limits.tiny * limits.eps / 2
+    return least, limits.max
 
 
 _SATURATED = 1 - 1e-5
@@ -152,7 +158,7 @@ class _Parts:
         limit += self._precision.least
         if error is not None:
             limit += error
-        difference = (got - want).abs()
+        difference = (got - want).abs_() if not got.is_complex() else (got - want).abs()
         ratios = difference / limit
         ratio, finite = float(ratios.max()), got.numel()
         if not ratio <= 1:  # NaN, too, which is what infinities make of it

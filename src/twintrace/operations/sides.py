@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from ..model.pairs import Layout
 from ..model.records import Call, Role
-from ..model.sites import Kind
+from ..model.sites import Kind, Phase
 from ..model.tensors import Spec, Tensor
 from ..model.values import TensorRef, leaves, tensor_slots
 from .families import MAKING, family_of
@@ -28,6 +28,8 @@ _LONGEST = 4096
 """Calls between two compared values up to which a region is computed: a recurrent layer that a framework unrolls is ten calls for
 every step, layer and direction (MindSpore's GRU), and all of them are one call on the other side.
 """
+_DEPENDENTS = 1 << 20
+"""Numbers of dependent tensors that are held at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +76,8 @@ class Side:
     _copied: dict[int, list[int]] | None = None
     _origins: dict[int, int] = field(default_factory=dict)
     _by_bits: dict[tuple[str, Spec], list[int]] = field(default_factory=dict)
+    _forward: tuple[dict[int, list[Call]], Sequence[int]] | None = None
+    _dependents: dict[int, frozenset[int]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._by_id = {call.id: call for call in self.calls}
@@ -274,6 +278,41 @@ class Side:
             found.update(more)
             waiting += more
         return found
+
+    def dependents(self, number: int) -> frozenset[int]:
+        """Tensors of the forward pass that depend on a tensor, itself and copies that came about unseen among them."""
+        known = self._dependents.get(number)
+        if known is None:
+            if sum(map(len, self._dependents.values())) > _DEPENDENTS:
+                self._dependents.clear()
+            known = self._dependents[number] = self._find_dependents(number)
+        return known
+
+    def _find_dependents(self, number: int) -> frozenset[int]:
+        if self._forward is None:
+            self._forward = self._index_forward()
+        takers, copies = self._forward
+        made, waiting = {number}, [number]
+        while waiting:
+            for call in takers.get(waiting.pop(), ()):
+                fresh = set(outputs_of(call).values()) - made
+                made |= fresh
+                waiting += fresh
+        return frozenset(made | {copy for copy in copies if not made.isdisjoint(self.originals(copy))})
+
+    def _index_forward(self) -> tuple[dict[int, list[Call]], Sequence[int]]:
+        """Calls of the forward pass by what they take, and tensors that may be copies of others."""
+        takers: dict[int, list[Call]] = {}
+        seen: dict[int, None] = {}
+        for call in self.calls:
+            taken = inputs_of(call).values()
+            seen.update(dict.fromkeys((*taken, *outputs_of(call).values())))
+            # A module that is known as one operation stands for what was recorded in it.
+            if call.site.phase is Phase.FORWARD and (self.is_leaf(call) or self.meaning(call) is not None):
+                for number in taken:
+                    for same in (number, *self.originals(number)):
+                        takers.setdefault(same, []).append(call)
+        return takers, [number for number in seen if self.originals(number)]
 
     def depends(self, call: Call, number: int) -> bool:
         """True if a tensor goes into a call, by whatever way."""

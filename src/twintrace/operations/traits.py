@@ -186,6 +186,13 @@ _STEPS: Mapping[str, int] = {
 """Elementary operations, one after the other: mean, variance and quotient; products, scale, mask and softmax; gates."""
 
 
+_KNOWN = frozenset(("empty", "cast", *_STEPS)).union(
+    _MOVES, _DECIDES, _COMPOSITE, _APPROXIMATES, _PRODUCTS, _RECURRENT, _CONTRACTS, _CANCELS, _SELECTS, _SUMS,
+    _EXPONENTIALS, _SOFTMAX, _ENTROPY, _LIKELIHOOD, _ATTENTION,
+)  # fmt: skip
+"""Names that have traits."""
+
+
 def traits_of(meaning: Meaning) -> Traits:
     """Traits of an operation with these arguments: dropout that is off draws nothing."""
     name = meaning.operation.removeprefix("torch.nn.functional.").removeprefix("torch.")
@@ -197,7 +204,9 @@ def traits_of(meaning: Meaning) -> Traits:
 def traits_named(name: str) -> Traits:
     """Traits of an operation by its name alone, forward and backward alike; of a name that no table has, none."""
     family = family_of(name)
-    return _traits(operations_named(name) | {family, family.removesuffix("_backward")})
+    names = operations_named(name) | {family, family.removesuffix("_backward")}
+    # Names that nothing is known of, thousands where values were saved, have the same traits: none.
+    return _traits(frozenset(known for known in names if known in _KNOWN or known.startswith("torch.")))
 
 
 @lru_cache(maxsize=4096)
@@ -216,7 +225,7 @@ def _traits(names: frozenset[str]) -> Traits:
         exponential=bool(names & (_EXPONENTIALS | _SOFTMAX | _ENTROPY | _LIKELIHOOD | _ATTENTION)),
         selects=bool(names & _SELECTS),
         sums=bool(names & _SUMS),
-        steps=max(_STEPS.get(name, 1) for name in names),
+        steps=max((_STEPS.get(name, 1) for name in names), default=1),
     )
 
 

@@ -8,6 +8,7 @@ A torn tail is what `kill -9` leaves behind: it is always skipped and listed, ne
 
 from __future__ import annotations
 
+import functools
 import mmap
 import os
 import re
@@ -52,6 +53,8 @@ _PIECE = 4 << 20
 _HELD = 1 << 16
 """Tensors' lines that are kept once read, some 50 MB: pairing, measuring and judging each ask for all of them."""
 _MAPPED = 256 << 10  # bytes of a tensor from which on mapping is cheaper than reading
+_SMALL, _WINDOW = 4 << 10, 64 << 10
+"""Bytes of a tensor up to which those around it are read along with it: opening a file takes as long as reading 64 KB of it."""
 _TENSOR_ID = re.compile(rb'\{"k":"tensor","id":([0-9]{1,15}),')
 _Item = TypeVar("_Item")
 
@@ -128,6 +131,9 @@ class NativeJournal:
         """`raw`: the lines, where they are not in the file as they are."""
         self._root, self._step, self._rank, self._tolerant = root, step, rank, tolerant
         self._path = layout.journal_dir(root, step, rank) / layout.JOURNAL
+        self._name = str(self._path)
+        self._payload = str(self._path.parent / layout.PAYLOAD)
+        self._window: tuple[int, int, bytes] = (step, 0, b"")
         self._damage: dict[Damage, None] = {}
         self._raw = _map(self._path) if raw is None else raw
         self._starts, self._ends, self._kinds = self._index()
@@ -206,7 +212,7 @@ class NativeJournal:
 
     def array(self, tensor: Tensor) -> np.ndarray[Any, Any]:
         """The tensor's values, checked against the fingerprint; TraceFormatError if they are not what was recorded."""
-        where = f"{self._path.parent / layout.PAYLOAD}: tensor {tensor.id} of step {self._step} rank {self._rank}"
+        where = f"{self._payload}: tensor {tensor.id} of step {self._step} rank {self._rank}"
         if tensor.payload is None:
             raise TraceNotFoundError(
                 f"{where} was not kept: {tensor.missing or 'the trace was recorded without tensors'}."
@@ -305,7 +311,7 @@ class NativeJournal:
         return bytes(self._raw[start:end])
 
     def _parse(self, number: int) -> tuple[dict[str, Wire], str]:
-        where = f"{self._path}: line {number + 1}"
+        where = f"{self._name}: line {number + 1}"
         try:
             line = unseal(self._line_bytes(number))
         except ValueError as error:
@@ -426,7 +432,7 @@ class NativeJournal:
             payload=_location(line.get("at"), spec, where),
             missing=optional_of(line, "missing", str, None, where),
             facts=optional_of(line, "facts", dict, {}, where),
-            parts=_numbers(line.get("parts", {}), where, "parts"),
+            parts=_numbers(line, "parts", where),
         )
 
     # --- payload ------------------------------------------------------------------------------------------------
@@ -434,8 +440,18 @@ class NativeJournal:
     def _payload_bytes(self, location: Location, where: str) -> memoryview | bytes:
         step = self._step if location.step is None else location.step
         end = location.offset + location.nbytes
+        held, first, near = self._window  # other threads may read another one meanwhile
+        if held == step and first <= location.offset and end <= first + len(near):
+            return near[location.offset - first : end - first]
         try:
-            raw, size = _payload_piece(layout.journal_dir(self._root, step, self._rank) / layout.PAYLOAD, location)
+            path = layout.journal_dir(self._root, step, self._rank) / layout.PAYLOAD
+            if location.nbytes > _SMALL:
+                raw, size = _payload_piece(path, location)
+            else:
+                first = location.offset - location.offset % _WINDOW
+                around, size = _payload_piece(path, Location(first, _WINDOW + _SMALL))
+                self._window = step, first, bytes(around)
+                raw = bytes(around[location.offset - first : end - first])
             if len(raw) < location.nbytes:
                 raw = self._from_stage(location, step, bytes(raw), size)
         except (OSError, MemoryError) as error:
@@ -760,6 +776,11 @@ def _value(wire: Wire, where: str, field: str) -> Value:
         raise TraceFormatError(f"{where}: field {field!r}: {error}. The line is damaged.") from None
 
 
+# Enumerations by value: looking a member up takes a tenth of the time of calling its class.
+_kind: Callable[[Any], Kind] = functools.cache(Kind)
+_phase: Callable[[Any], Phase] = functools.cache(Phase)
+
+
 def _call(
     line: Mapping[str, Wire],
     where: str,
@@ -770,8 +791,8 @@ def _call(
 ) -> Call:
     identity = field_of(line, "id", int, where)
     try:
-        kind, phase = Kind(line.get("kind")), Phase(line.get("phase", "forward"))
-    except ValueError as error:
+        kind, phase = _kind(line.get("kind")), _phase(line.get("phase", "forward"))
+    except (ValueError, TypeError) as error:
         raise TraceFormatError(f"{where}: field 'kind' or 'phase': {error}.") from None
     site = Site(
         kind,
@@ -788,15 +809,15 @@ def _call(
         args=tuple(_value(v, where, f"in.{i}") for i, v in enumerate(field_of(line, "in", list, where))),
         kwargs={str(k): _value(v, where, f"kw.{k}") for k, v in field_of(line, "kw", dict, where).items()},
         output=_value(line.get("out"), where, "out"),
-        parameters=_numbers(line.get("params", {}), where, "params"),
-        buffers=_numbers(line.get("buffers", {}), where, "buffers"),
-        mutates=_texts(line.get("mutates", []), where, "mutates"),
-        after=_numbers(line.get("after", {}), where, "after"),
+        parameters=_numbers(line, "params", where),
+        buffers=_numbers(line, "buffers", where),
+        mutates=_texts(line, "mutates", where),
+        after=_numbers(line, "after", where),
         stack=stacks.get(optional_of(line, "stack", int, -1, where), ()),
         config=configs.get(optional_of(line, "config", int, -1, where)),
         gradients=tuple(gradients.get(identity, ())),
         raised=optional_of(line, "raised", str, None, where),
-        missing=_texts(line.get("missing", []), where, "missing"),
+        missing=_texts(line, "missing", where),
         precision=optional_of(line, "precision", dict, {}, where),
         order=order,
     )
@@ -821,16 +842,26 @@ def _note(line: Mapping[str, Wire], where: str, order: int) -> Note:
     return Note(field_of(line, "topic", str, where), field_of(line, "text", str, where), order)
 
 
-def _numbers(wire: Wire, where: str, field: str) -> Mapping[str, int]:
+def _numbers(line: Mapping[str, Wire], field: str, where: str) -> Mapping[str, int]:
+    if field not in line:
+        return {}
+    wire = line[field]
     if not isinstance(wire, dict) or not all(map(is_number, wire.values())):
         raise TraceFormatError(f"{where}: field {field!r}: expected names and tensor numbers, got {str(wire)[:60]!r}.")
     return wire
 
 
-def _texts(wire: Wire, where: str, field: str) -> tuple[str, ...]:
+def _texts(line: Mapping[str, Wire], field: str, where: str) -> tuple[str, ...]:
+    if field not in line:
+        return ()
+    wire = line[field]
     if not isinstance(wire, list) or not all(isinstance(text, str) for text in wire):
         raise TraceFormatError(f"{where}: field {field!r}: expected a list of texts, got {str(wire)[:60]!r}.")
     return tuple(wire)
+
+
+_PLAIN = frozenset((int, float, type(None)))
+"""Types of numbers that are written as they are."""
 
 
 def _statistics(wire: Wire, order: Wire, where: str) -> Statistics | None:
@@ -839,7 +870,7 @@ def _statistics(wire: Wire, order: Wire, where: str) -> Statistics | None:
     try:
         if not isinstance(wire, list) or len(wire) != 8:
             raise ValueError(f"expected eight numbers, got {str(wire)[:80]}")
-        low, high, mean, norm, *counts = (number_of(n) for n in wire)
+        low, high, mean, norm, *counts = wire if _PLAIN.issuperset(map(type, wire)) else map(number_of, wire)
         if not all(map(is_number, counts)):
             raise ValueError("the last four must be counts")
     except ValueError as error:

@@ -9,7 +9,6 @@ op       paths only        only what writes                  recorded
 
 from __future__ import annotations
 
-import gc
 import importlib.metadata
 import os
 import re
@@ -24,6 +23,7 @@ from mindspore import Tensor, nn
 from mindspore.communication import GlobalComm, get_group_size, get_rank
 
 from ...model.errors import MissingPackageError, UsageError
+from ...model.garbage import collecting_later
 from ...model.records import Level
 from ..protocol import Capability, Sink
 from . import ops, seeding, tensors
@@ -78,17 +78,14 @@ class MindsporeWatch:
 
     def start(self) -> None:
         forget_precision()
-        collecting = gc.isenabled()
-        gc.disable()  # thousands of small functions are made; for each few hundred it would look through all of MindSpore
         try:
-            for undo in self._install():
-                self._undo.append(undo)
+            # Thousands of functions are made; for each few hundred the collector would look through all of MindSpore.
+            with collecting_later():
+                for undo in self._install():
+                    self._undo.append(undo)
         except BaseException:
             self.stop()
             raise
-        finally:
-            if collecting:
-                gc.enable()
 
     def stop(self, *, keep_gradients: bool = False) -> None:
         try:

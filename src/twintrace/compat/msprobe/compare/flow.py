@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import gc
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -204,22 +203,6 @@ def _numbers(place: Place) -> tuple[int, int]:
 def _where(place: Place) -> str:
     numbers = (("step", place.step), ("rank", place.rank))
     return ", ".join(f"{name} {number}" for name, number in numbers if number is not None)
-
-
-_OBJECTS = 500_000  # that come on top before anybody looks: what does go round in circles is still found
-
-
-@contextlib.contextmanager
-def seldom() -> Iterator[None]:
-    """Runs the garbage collector less often. Two dumps are a million small objects, none of which refer to each other in circles;
-    looking through them again and again takes a fifth of a comparison.
-    """
-    before = gc.get_threshold()
-    gc.set_threshold(_OBJECTS, *before[1:])
-    try:
-        yield
-    finally:
-        gc.set_threshold(*before)
 
 
 _DIGITS = "[0-9]" * 14
