@@ -122,3 +122,47 @@ def test_a_wrong_softmax_does_not_turn_its_result():
         made.call(f"{made.framework}.softmax", [y], softmax(y.array) if made is left else softmax(y.array.T).T)
 
     assert layouts(left, right, Part.OUTPUT)["softmax:"] == Layout()
+
+
+@pytest.mark.parametrize("heads", [LONG, 3])
+def test_pieces_with_as_many_heads_as_positions(heads):
+    """A split gives `[b, t, h·d]`, an unbind `[b, h, t, d]`: one is no reshape of the other, and only values say so if t is h."""
+    wide = 4
+    sides = []
+    for way in (0, 1):
+        made = Maker("torch", kept=True)
+        x = made.given(noise(2, LONG, 2 * heads * wide))
+        y = made.call("torch.tanh", [x], np.tanh(x.array))
+        if way:
+            z = y.array.reshape(2, LONG, 2, heads, wide)
+            view = made.call("torch.Tensor.reshape", [y, 2, LONG, 2, heads, wide], z)
+            z = np.ascontiguousarray(z.transpose(2, 0, 3, 1, 4))
+            turned = made.call("torch.Tensor.permute", [view, 2, 0, 3, 1, 4], z)
+            pieces = made.call("torch.Tensor.unbind", [turned, 0], tuple(z))
+        else:
+            pieces = made.call("torch.Tensor.split", [y, heads * wide, -1], tuple(np.split(y.array, 2, -1)))
+            shapes = [piece.array.reshape(2, LONG, heads, wide) for piece in pieces]
+            views = [
+                made.call("torch.Tensor.view", [piece, *z.shape], z) for piece, z in zip(pieces, shapes, strict=True)
+            ]
+            pieces = [
+                made.call(
+                    "torch.Tensor.transpose", [view, 1, 2], np.ascontiguousarray(view.array.transpose(0, 2, 1, 3))
+                )
+                for view in views
+            ]
+        made.call("torch.mul", list(pieces), pieces[0].array * pieces[1].array)
+        sides.append(made.side())
+    found = align(*sides)
+
+    laid = {
+        (pair.left, pair.right): pair.layout
+        for match in found.matches
+        for pair in match.tensors
+        if pair.part in (Part.INPUT, Part.OUTPUT) and not pair.part.backward
+    }
+    for (left, right), layout in laid.items():
+        array = sides[1].values(right)
+        array = array if layout.axes is None else array.transpose(layout.axes)
+        ours = sides[0].values(left)
+        np.testing.assert_allclose(ours, array.reshape(ours.shape) if layout.reshaped else array, rtol=1e-5)

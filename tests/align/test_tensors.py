@@ -1,6 +1,7 @@
 """Which tensor of one call belongs to which of its partner."""
 
 import numpy as np
+import pytest
 from nets import WIDTH, weight
 from sides import Maker, noise, slots
 
@@ -20,6 +21,34 @@ def test_swapped_arguments_go_by_their_values():
         made.call("torch.add" if made is left else "mindspore.ops.add", [one, two], one.array + two.array)
 
     assert slots(beside(left, right), "torch.add#0", Part.INPUT) == {"0": "1", "1": "0"}
+
+
+@pytest.mark.parametrize(
+    ("function", "crosswise", "off"), [("add", True, 0.0), ("add", True, 1.0), ("sub", False, 0.0), ("cat", False, 0.0)]
+)
+def test_operands_in_the_other_order_in_one_program(function, crosswise, off):
+    """Of a sum they belong together crosswise, also if only one of them is known; elsewhere another order is a difference."""
+    left, right = Maker("torch"), Maker("torch")
+    for made, order in ((left, (0, 1)), (right, (1, 0))):
+        given = [made.given(noise(4, WIDTH, seed=n)) for n in (0, 1)]
+        ends = [
+            made.call("torch.tanh", [given[0]], np.tanh(given[0].array)),
+            made.call("torch.sin", [given[1]], np.sin(given[1].array) + (off if made is right else 0)),
+        ]
+        one, two = (ends[n] for n in order)
+        made.call(f"torch.{function}", [one, two], one.array + two.array)
+
+    found = slots(beside(left, right), f"torch.{function}#0", Part.INPUT)
+    assert found == ({"0": "1", "1": "0"} if crosswise else {"0": "0", "1": "1"})
+
+
+def test_one_tensor_twice_is_not_exchanged():
+    left, right = Maker("torch"), Maker("torch")
+    for made in (left, right):
+        x = made.given(noise(4, WIDTH))
+        made.call("torch.add", [x, x], 2 * x.array)
+
+    assert slots(beside(left, right), "torch.add#0", Part.INPUT) == {"0": "0", "1": "1"}
 
 
 def test_keywords_and_positions():

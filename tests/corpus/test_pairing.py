@@ -24,22 +24,14 @@ pytestmark = pytest.mark.needs_torch
 
 GAPS = {
     "2-operands-where": "a comparison and its opposite are paired, and where() takes their operands by slot",
-    "2-operands-turned": "operands of a sum in the other order are paired by slot",
-    "2-operands-other-positions": "the same",
-    "4-layouts-split": "of what a split and an unbind give, the order of axes is not tried on the values",
-    "4-layouts-batch-second": "the same",
     "5-orders-flipped": "in statistics alone a flip is noticed behind the call that made it",
     "5-orders-rolled": "the same of a roll",
     "5-orders-shuffled": "the same of an index",
     "5-orders-swapped": "the same of a concatenation",
     "5-orders-labels": "labels in another order are not told by statistics in 16 bits",
     "8-kernels-lstm": "the kernel of an LSTM and its cells by hand: a gradient is not told",
-    "8-kernels-fused": "the fused kernel of SGD rounds otherwise in f16",
-    "9-candidates-permuted": "cross_entropy with classes in the second axis: the layout of its input",
     "12-gradients-custom": "a call inside a custom backward has no partner, and counts",
     "12-gradients-custom-factor": "the difference is told one call after the custom backward",
-    "13-llama: original, transformers": "inverse frequencies in 16 bits are not known as derived",
-    "13-llama, grouped heads: transformers, fused": "the same",
     "14-effects-added": "a mask is filled on one side, scores on the other: masked_fill of the same mask",
     "15-ties-twice": "the part of a tied weight's gradient that goes through one call",
 }

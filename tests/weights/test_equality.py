@@ -236,12 +236,21 @@ def test_a_tied_weight_that_the_other_side_keeps_twice_is_told_as_tied():
 
 # --- what follows from its shape --------------------------------------------------------------------------------------
 
+
+def as_bf16(array):
+    """Rounded to the nearest of bf16, in f32."""
+    bits = np.asarray(array, np.float32).view(np.uint32).astype(np.uint64)
+    return ((bits + 0x7FFF + ((bits >> 16) & 1)) & 0xFFFF0000).astype(np.uint32).view(np.float32)
+
+
 POSITIONS = np.arange(6)[:, None] * (10000.0 ** (-np.arange(4) / 4))
 BUFFERS = {
     "position_ids": (np.arange(12)[None], "position indices"),
     "offsets": (np.arange(5) + 2, "position indices"),
     "token_type_ids": (np.zeros((1, 8), np.int64), "a constant"),
     "inv_freq": ((10000.0 ** (-np.arange(8) / 8)).astype(np.float32), "inverse frequencies"),
+    "half.inv_freq": ((500000.0 ** (-np.arange(64) / 64)).astype(np.float16), "inverse frequencies"),
+    "brain.inv_freq": (as_bf16(10000.0 ** (-np.arange(64) / 64)), "inverse frequencies"),
     "rope.inv_freq": (np.array([1, 0.01], np.float32), "inverse frequencies"),
     "mask": (np.tril(np.ones((1, 1, 6, 6), bool)), "a causal mask"),
     "causal": (np.triu(np.full((6, 6), -np.inf, np.float32), 1), "a causal mask"),
@@ -259,6 +268,9 @@ BUFFERS = {
     "pair": (np.array([1, 0.01], np.float32), ""),
     "bias": (numbers(4), ""),
     "ramp": (np.array([1, 0.9, 0.8, 0.7], np.float32), ""),
+    "brain.ramp": (as_bf16(np.array([1, 0.9, 0.8, 0.7])), ""),
+    "half.ramp": (np.array([1, 0.9, 0.8, 0.7], np.float16), ""),
+    "single": (np.append(np.float32(1), as_bf16(10000.0 ** (-np.arange(1, 8) / 8)) * np.float32(1 - 2**-11)), ""),
     "block": (np.kron(np.eye(2), np.ones((3, 3))).astype(np.float32), ""),
 }  # fmt: skip
 

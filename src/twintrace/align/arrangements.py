@@ -99,6 +99,22 @@ class Arranger:
 
     # --- by values ------------------------------------------------------------------------------------------------
 
+    def agrees(self, left: int, right: int, layout: Layout) -> bool | None:
+        """Do the values lie so? None where they are other values, or were not kept."""
+        tensors = self._pairing.trees[0].tensor(left), self._pairing.trees[1].tensor(right)
+        if alike(*tensors) < 0 or self._values[0](left) is None or self._values[1](right) is None:
+            return None
+        return self._fitting(left, right, layout, (layout,)) is not None
+
+    def is_permuted(self, left: int, right: int) -> bool:
+        """Is a transpose among the reshapes and transposes that made one of them?"""
+        return any(
+            operation(self._pairing.trees[which].calls[index]) == "permute"
+            for which, tensor in enumerate((left, right))
+            for _, calls in self._way(which, tensor)
+            for index in calls
+        )
+
     def _tried(self, left: int, right: int, usual: Layout | None, orders: tuple[Layout, ...]) -> Layout | None:
         return self._fitting(left, right, usual, orders) or usual
 

@@ -21,6 +21,7 @@ from typing import NamedTuple
 from ..model.pairs import Layout, Part, Stray, TensorPair
 from ..model.tensors import Tensor
 from ..operations import family_of
+from ..operations.families import COMMUTATIVE
 from ..operations.operands import operand_of, ranks
 from .arrangements import Arranger
 from .layouts import AS_IT_IS, fits, layout_between
@@ -104,6 +105,8 @@ class Mapper:
         both calls are of one function or class.
         """
         moved = self._moved_parameters(left, right) if named else None
+        if named and operation in COMMUTATIVE:
+            moved = self._exchanged_operands(left, right)
         if moved is not None:
             chosen = moved
         elif named and _same_slots(left, right):
@@ -184,6 +187,30 @@ class Mapper:
             if same is not None:
                 chosen.append(_Chosen(slot, same, "" if name == slot.slot else "the same parameter"))
         return chosen
+
+    def _exchanged_operands(self, left: Sequence[Slot], right: Sequence[Slot]) -> list[_Chosen] | None:
+        """Slots of a call of two operands that stand in the other order on the right; None if nothing says so.
+
+        Of a sum it does not matter which comes first: one program has `x + y`, the other `y + x`. One operand is known in the
+        other's place, by its values or from elsewhere, and none in its own.
+        """
+        (ours, results), (theirs, others) = (
+            ([slot for slot in side if slot.part in IN], [slot for slot in side if slot.part in OUT])
+            for side in (left, right)
+        )
+        if not len(ours) == len(theirs) == 2 or len(results) != len(others):
+            return None
+        crosswise = list(zip(ours, reversed(theirs), strict=True))
+        if any(map(self._is_known, ours, theirs)) or not any(self._is_known(*pair) for pair in crosswise):
+            return None
+        chosen = [_Chosen(one, two, "the operands in the other order") for one, two in crosswise]
+        chosen += [_Chosen(one, two, "") for one, two in zip(results, others, strict=True)]
+        return chosen + _gradients(left, right, chosen)
+
+    def _is_known(self, left: Slot, right: Slot) -> bool:
+        """Do two operands belong together by what they hold, or by earlier matches?"""
+        tensors = self._left.tensor(left.tensor), self._right.tensor(right.tensor)
+        return self._belong_together(left.tensor, right.tensor) or alike(*tensors) > 0
 
     def _as_it_is(self, pair: TensorPair) -> bool:
         shapes = self._left.tensor(pair.left).spec.shape, self._right.tensor(pair.right).spec.shape
@@ -421,14 +448,22 @@ class Mapper:
         return other is not None and self._root(0, other) == self._root(0, left)
 
     def _turned(self, left: int, right: int) -> bool:
-        """Does a reshape next to one of them show the other's shape with its axes in another order, and not as it is?"""
+        """Does a reshape next to one of them show the other's shape with its axes in another order, and not as it is?
+
+        Where shapes do not tell, because there are as many heads as positions, or a transpose has been before, the values do.
+        """
         shapes = _long(self._left.tensor(left).spec.shape), _long(self._right.tensor(right).spec.shape)
         near = [_long(s) for s in self._reshaped(0, left)], [_long(s) for s in self._reshaped(1, right)]
         for which in (0, 1):
             other = shapes[1 - which]
             if any(sorted(shape) == sorted(other) for shape in near[which]):
-                return other not in near[which]
-        return False
+                if other not in near[which]:
+                    return True
+                doubtful = len(set(other)) < len(other)
+                break
+        else:
+            doubtful = self._arranger.is_permuted(left, right)
+        return doubtful and self._arranger.agrees(left, right, Layout(None, True)) is False
 
 
 def _laid_pair(chosen: _Chosen, layout: Layout) -> TensorPair:

@@ -126,6 +126,8 @@ MOVING = frozenset(("getitem", "split", "cat", "stack", "expand", "pad", "flip",
 """They move values and compute none: where all who take their results are compared, nothing is lost without them."""
 MAKING = frozenset(("zeros", "ones", "full", "arange", "tensor", "empty", "random", "randn", "rand", "randint"))
 """They make values from nothing: zeros for a first hidden state, positions, masks."""
+COMMUTATIVE = frozenset(("add", "mul", "maximum", "minimum", "fmax", "fmin", "eq", "ne", "logical_and", "logical_or"))
+"""Their two operands may be exchanged."""
 COMPOSITE = frozenset((
     "lstm", "gru", "rnn", "lstm_cell", "gru_cell", "rnn_cell", "linear", "conv", "conv_transpose", "multi_head_attention",
 ))  # fmt: skip

@@ -57,11 +57,31 @@ def _positions(values: Array, whole: bool) -> bool:
 
 
 def _frequencies(values: Array, whole: bool) -> bool:
-    """A falling geometric sequence from 1."""
+    """A falling geometric sequence from 1, as exactly as its type can hold it."""
     if whole or values.ndim != 1 or values.size < 3 or values[0] != 1 or not (values > 0).all():
         return False
-    ratio = values[1:] / values[:-1]
-    return bool(ratio[0] < 1 and np.allclose(ratio, ratio[0], rtol=1e-4, atol=0))
+    exact = values.astype(np.float64)
+    rtol, atol = next(((rtol, atol) for rtol, atol, holds in _COARSE if holds(values)), (1e-4, 0.0))
+    last = int(np.flatnonzero(exact > _SMALL)[-1])  # the ratio from one that is held to all digits
+    if not last or exact[1] >= 1:
+        return False
+    return np.allclose(exact, exact[last] ** (np.arange(exact.size) / last), rtol=rtol, atol=atol)
+
+
+def _is_bf16(values: Array) -> bool:
+    return not (np.ascontiguousarray(values, np.float32).view(np.uint32) & 0xFFFF).any()
+
+
+def _is_f16(values: Array) -> bool:
+    with np.errstate(over="ignore"):
+        return np.array_equal(values.astype(np.float16), values)
+
+
+_COARSE: tuple[tuple[float, float, Callable[[Array], bool]], ...] = ((2**-7, 0.0, _is_bf16), (2**-10, 2**-24, _is_f16))
+"""Of values that were kept in 16 bits once, whatever they are kept in now: their rounding and that of the one that gives the ratio,
+and the least that f16 can hold."""
+_SMALL = 1e-4
+"""Below this f16 holds fewer digits."""
 
 
 def _triangle(values: Array, whole: bool) -> bool:

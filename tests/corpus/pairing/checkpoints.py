@@ -102,7 +102,8 @@ def _as_f16(array: np.ndarray) -> np.ndarray:
 
 
 def _as_bf16(array: np.ndarray) -> np.ndarray:
-    return (np.ascontiguousarray(array).view(np.uint32) & 0xFFFF0000).astype(np.uint32).view(np.float32)
+    bits = np.ascontiguousarray(array).view(np.uint32).astype(np.uint64)
+    return ((bits + 0x7FFF + ((bits >> 16) & 1)) & 0xFFFF0000).astype(np.uint32).view(np.float32)
 
 
 def _other(key: str, array: np.ndarray, found: Any) -> np.ndarray:

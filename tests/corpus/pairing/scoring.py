@@ -184,8 +184,8 @@ def _wrong(
             where = f"{_names(result)}: {pair.part} {pair.left_slot} | {pair.right_slot} ({result.match.because})"
             if not any(truth.same_elements(*choice) for choice in choices):
                 yield where
-            elif sound:  # otherwise a mistake may have changed the layout
-                yield f"{where}, {pair.layout}"
+            elif sound and any(truth.lies(*choice, pair.layout) for choice in choices):
+                yield f"{where}, {pair.layout}"  # otherwise a mistake may have changed the layout, or none is claimed
 
 
 ROUNDING = {"f32": 1e-4, "bf16": 0.05, "f16": 0.01}

@@ -92,6 +92,11 @@ class Truth:
         """Do these two hold the same values, the right ones laid as is said?"""
         return equal(self.left.values(left), self.right.values(right), layout, self.share)
 
+    def lies(self, left: int, right: int, layout: Layout) -> bool:
+        """Does this layout lay the right tensor on the left one?"""
+        shape = self.left.journal.tensor(left).spec.shape
+        return laid(np.zeros(self.right.journal.tensor(right).spec.shape), layout, shape) is not None
+
     def same_elements(self, left: int, right: int) -> bool:
         one, two = self.left.values(left), self.right.values(right)
         if one is None or two is None:
