@@ -1,9 +1,13 @@
 """How far two tensors are known to hold the same values, where some of their statistics are not known."""
 
+from dataclasses import replace
+
+import numpy as np
 import pytest
 
-from twintrace.align.values import alike, in_other_places, tolerance
+from twintrace.align.values import Fill, alike, fill_of, in_other_places, tolerance
 from twintrace.model.tensors import Spec, Statistics, Tensor
+from twintrace.store.digest import digest
 
 
 def made(low, high, mean, norm, *, nan=0, rough=False):
@@ -63,3 +67,78 @@ def test_rounding_moves_the_sums_of_the_order_too(dtype, times, moved):
     """The weights of these sums have a mean square of 1/9: rounding of bf16 moves them by a third of what it moves the norm."""
     gap = times * 3e-2 / 3 * 10.0
     assert in_other_places(typed(dtype, order=(1.0, 2.0)), typed(dtype, order=(1.0 + gap, 2.0))) is moved
+
+
+def held(array, *, fingerprint="bits", dtype="f32"):
+    """A tensor with the statistics of these values."""
+    array = np.ascontiguousarray(array, np.float32)
+    return Tensor(0, Spec(dtype, array.shape), statistics=digest(array, "f32").statistics, fingerprint=fingerprint)
+
+
+NOISE = np.random.default_rng(0).normal(size=(8, 8))
+MASK = np.triu(np.full((8, 8), -1e4), 1)
+CORNER = np.zeros((8, 8))
+CORNER[7, 0] = 1.0
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "expected"),
+    [
+        (held(NOISE), held(NOISE), 2),
+        (held(NOISE), held(NOISE, dtype="f16"), 1),  # the same bits of another type are other values
+        (held(NOISE), held(NOISE.T, fingerprint="others"), 1),
+        (held(NOISE), held(NOISE + 0.1, fingerprint="others"), -1),
+        (held(NOISE), held(NOISE.reshape(-1)[:-1], fingerprint="others"), -1),
+        (held(np.ones(4)), held(np.ones(4)), 0),  # as every second bias
+        (held(np.ones(4)), held(np.ones(4), fingerprint="others"), 0),
+        (held([0.5]), held([0.5]), 0),  # written in a program
+        (held([0.5625]), held([0.5625]), 2),  # a loss: nobody writes four digits
+        (WHOLE, replace(WHOLE, spec=Spec("f32", (9,))), -1),
+        (held([0.5625]), Tensor(0, Spec("f32", (1,))), 0),
+        (held(MASK), held(MASK, fingerprint="others"), 1),
+        (held(MASK + np.tril(NOISE)), held(MASK + np.tril(2 * NOISE), fingerprint="others"), 0),  # scores: nothing is seen of them
+        (held(MASK + np.tril(NOISE)), held(MASK, fingerprint="others"), -1),
+    ],
+)  # fmt: skip
+def test_grades_of_evidence(left, right, expected):
+    assert alike(left, right) == alike(right, left) == expected
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        (MASK, Fill.PURE),
+        (-MASK, Fill.PURE),
+        (MASK + np.tril(NOISE), Fill.MIXED),
+        (MASK + 95 * CORNER, Fill.MIXED),  # below a hundredth of the fill value
+        (MASK + 150 * CORNER, Fill.NONE),
+        (MASK + np.tril(np.full((8, 8), 95.0)), Fill.NONE),  # 36 of them: more than a hundredth of the sum of squares
+        (MASK + np.tril(np.full((8, 8), -0.5), -1), Fill.MIXED),  # zeros on the diagonal alone
+        (MASK / 9, Fill.PURE),
+        (MASK / 11, Fill.NONE),  # activations may be as large as 900
+        (NOISE, Fill.NONE),
+        (
+            MASK + np.triu(np.linspace(-3e3, 3e3, 64).reshape(8, 8), 1),
+            Fill.NONE,
+        ),  # many large numbers, and none that fills
+    ],
+)
+def test_a_fill_value_decides_all_statistics(values, expected):
+    assert fill_of(held(values).statistics, values.size) is expected
+
+
+@pytest.mark.parametrize(("apart", "same"), [(1.5e-4, True), (3e-4, False)])
+@pytest.mark.parametrize("which", ["min", "max", "mean", "norm"])
+def test_each_statistic_may_be_apart_by_rounding(which, apart, same):
+    """Of the largest element; of the norm, relative to itself."""
+    known = held(NOISE, fingerprint="one")
+    size = known.statistics.norm if which == "norm" else float(np.abs(NOISE).max())
+    moved = replace(known.statistics, **{which: getattr(known.statistics, which) + apart * size})
+    assert alike(known, replace(known, statistics=moved, fingerprint="two")) == (1 if same else -1)
+
+
+def test_what_is_not_finite_is_counted():
+    values = [1.0, 2.0, 3.0, np.nan]
+    assert alike(held(values, fingerprint="one"), held(values, fingerprint="two")) == 1
+    for other in ([1.0, 2.0, 3.0, np.inf], [1.0, 2.0, 3.0, -np.inf], [np.nan, 1.0, 3.0, np.nan]):
+        assert alike(held(values, fingerprint="one"), held(other, fingerprint="two")) == -1

@@ -21,8 +21,9 @@ NOISE = np.float32(1) + np.float32(1e-7) * np.random.default_rng(4).normal(size=
 class Chain:
     """Calls one after the other: the output of each is the input of the next, on both sides."""
 
-    def __init__(self, left=X, right=X):
+    def __init__(self, left=X, right=X, *, kept=True):
         self.values = [(left, right)]
+        self.kept = kept
         self.cases = []
         self.order = 0
 
@@ -32,8 +33,8 @@ class Chain:
         self.values.append((left, right))
         number = len(self.cases)
         found = [
-            evidence(*self.values[came], part=Part.INPUT, numbers=(came, came)),
-            evidence(left, right, part=Part.OUTPUT, numbers=(came + 1, came + 1)),
+            evidence(*self.values[came], part=Part.INPUT, numbers=(came, came), values=self.kept),
+            evidence(left, right, part=Part.OUTPUT, numbers=(came + 1, came + 1), values=self.kept),
         ]
         for position, (one, two) in enumerate(extra):
             found.append(evidence(one, two, part=Part.PARAMETER, numbers=(100 + number, 100 + number)))
@@ -174,6 +175,38 @@ def test_a_gradient_that_is_nothing_beside_the_others_is_noise():
     assert [result.backward.outcome for result in results] == [Outcome.ROUNDING, Outcome.ROUNDING]
     alone = BoundsJudge(policy_named("auto")).judge_gradients(0, 0, pair[1:])
     assert alone[0].backward.outcome is Outcome.DIFFERENT
+
+
+def test_a_small_gradient_may_be_what_is_left_of_a_tenth_of_the_largest():
+    draw = np.random.default_rng(5)
+    large, small = draw.normal(size=(64,)).astype(np.float32), (1e-4 * draw.normal(size=(64,))).astype(np.float32)
+    pair = [
+        evidence(item, item * np.float32(1 + 1e-7), part=Part.PARAMETER_GRADIENT, numbers=(number, number))
+        for number, item in enumerate((large, small))
+    ]
+    beside = BoundsJudge(policy_named("auto")).judge_gradients(0, 0, pair)[1].backward.bound
+    alone = BoundsJudge(policy_named("auto")).judge_gradients(0, 0, pair[1:])[0].backward.bound
+    sizes = [float(np.sqrt(np.mean(np.square(item, dtype=np.float64)))) for item in (large, small)]
+    assert beside / alone == pytest.approx(0.1 * sizes[0] / sizes[1], rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("units", "outcome"), [(28, Outcome.ROUNDING), (50, Outcome.DIFFERENT), (1e5, Outcome.DIFFERENT)]
+)
+def test_statistics_may_hide_eight_units_of_what_came_in(units, outcome):
+    """Four times eight, and 4.5 of the call's own."""
+    unit = 2.0**-24
+    chain = Chain(kept=False).call("torch.Tensor.mul", X, (X * np.float64(1 + 2 * unit)).astype(np.float32))
+    results = chain.call("torch.Tensor.neg", -X, (-X * np.float64(1 + units * unit)).astype(np.float32)).judge()
+    assert outcomes(results) == [Outcome.ROUNDING, outcome]
+
+
+@pytest.mark.parametrize(("left_over", "absorbed"), [(0.05, True), (0.14, False)])
+def test_a_difference_is_absorbed_if_no_tenth_of_it_is_left(left_over, absorbed):
+    chain = Chain().call("torch.Tensor.add", X, X * np.float32(1 + 1e-4))
+    results = chain.call("torch.softmax", X, X * np.float32(1 + left_over * 1e-4)).judge()
+    assert results[1].tensors[-1].verdict.outcome is Outcome.ROUNDING
+    assert results[0].absorbed_forward is absorbed
 
 
 @pytest.mark.parametrize("factor", [1.0, 1e-20, 1e20])

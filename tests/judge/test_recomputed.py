@@ -244,6 +244,36 @@ def test_a_number_that_is_returned_is_rounded_once(tmp_path: Path, apart: float,
     assert ("the result 1 is 3.0 | 3.00004" in tt.verdict(found)) is bool(code)
 
 
+@pytest.mark.parametrize(("layers", "more"), [(1, ""), (2, " and 1 more"), (4, " and 3 more")])
+def test_weights_that_were_rounded_in_another_way_are_counted(tmp_path: Path, layers: int, more: str) -> None:
+    """Cut off after 16 bits on the right."""
+
+    def run(side: int, record: Callable[..., Any]) -> None:
+        net = nn.Sequential(*(nn.Linear(64, 64, bias=False) for _ in range(layers)))
+        for layer in net:
+            cut = (layer.weight.detach().view(torch.int32) & ~0xFFFF).view(torch.float32)
+            layer.weight = nn.Parameter((cut if side else layer.weight.detach()).bfloat16())
+        with record(net):
+            net(rand(4, 64).bfloat16())
+
+    found = compared(tmp_path, run)
+    assert found.code == 0
+    [line] = [line for line in tt.verdict(found).splitlines() if "the right's values are rounded toward zero" in line]
+    assert line.endswith(f"the input 1{more}")
+
+
+def test_settings_speak_where_values_were_not_kept(tmp_path: Path) -> None:
+    def run(side: int, record: Callable[..., Any]) -> None:
+        way = "tanh" if side else "none"
+        net = Net(lambda net, x: F.gelu(net.layer(x), approximate=way), layer=nn.Linear(8, 8))
+        with record(net):
+            net(rand(4, 8))
+
+    found = compared(tmp_path, run, keep="fingerprint")
+    assert found.code == 1
+    assert only_mistake(found).why.startswith("approximate: 'none' | 'tanh' (not proven: the values of f32[4, 8] were")
+
+
 def test_random_numbers_are_told_as_such(tmp_path: Path) -> None:
     def run(side: int, record: Callable[..., Any]) -> None:
         net = nn.Sequential(nn.Linear(8, 8), nn.Dropout(0.3), nn.Linear(8, 2))

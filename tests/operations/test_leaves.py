@@ -140,3 +140,22 @@ def test_another_way_of_rounding_is_told_as_such(right):
 )
 def test_roundings_have_nothing_in_common(left, right, unit):
     assert trend(left, right, unit) is None
+
+
+@pytest.mark.parametrize(("steps", "text"), [(2, "the right's is 2 times the left's"), (3, "")])
+def test_values_of_one_conversion_are_four_units_apart_at_most(steps, text):
+    """A step of float32 is two units."""
+    left = 1 + np.random.default_rng(1).random((4, 6)).astype(np.float32) / 1024
+    right = 2 * left
+    right[1, 2] += np.float32(steps * 2.0**-22)
+    found = both(left, right)
+    assert relation(found, 1, 1) == text
+
+
+@pytest.mark.parametrize(("count", "seen"), [(36, False), (60, True)])
+def test_so_few_differences_have_nothing_in_common(count, seen):
+    """Six standard errors: the sum of 36 equal differences has six."""
+    one = 1 + torch.rand(100, generator=torch.Generator().manual_seed(0), dtype=torch.float64).float().double()
+    two = one.clone()
+    two[:count] += 2.0**-23
+    assert (trend(one, two, 2.0**-24) is not None) is seen
