@@ -277,7 +277,7 @@ class Planner:
             plan = self._plan_of(draft, pattern)  # how far stacks and so on were counted is known until the next step
             if plan is not None:
                 self._plans.write_out(plan.script)
-                self._plans.wire(plan.script, self.gradients)
+                self._plans.wire(plan.script, self)
                 self._known.insert(0, plan)
                 del self._known[_MAX_PLANS:]
         self._observer.marks = {}
@@ -339,10 +339,8 @@ class Planner:
         return self._session.modules_around()
 
     def gradients(self, slots: Sequence[tuple[bool, int, Any]], sent: Sequence[Any], received: Sequence[Any]) -> None:
-        """Gradients of calls that were planned, as a node of the graph has sent or received them."""
-        follower = self.follower
-        done = 0 if follower is None else follower.gradients(slots, sent, received)
-        for is_sent, position, key in slots[done:]:
+        """Gradients of calls that were planned, as a node of the graph has sent or received them; the step is not as planned."""
+        for is_sent, position, key in slots:
             given = sent if is_sent else received
             if position < len(given) and given[position] is not None:
                 with self._lock:

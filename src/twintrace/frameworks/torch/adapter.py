@@ -27,11 +27,13 @@ from .digests import DeviceDigests
 from .gradients import Gradients, unseen
 from .modules import Modules, named_modules
 from .ops import Ops
+from .patches import patch
 from .precision import float32_matmul, precision
 from .quiet import quiet
-from .releases import gradient_edge, patch_engine
+from .releases import HOOKS, gradient_edge, patch_engine
 from .updates import forget_updated
-from .writes import Writes
+from .wiring import register_quickly
+from .writes import Writes, leaves_arguments
 
 
 class TorchWatch:
@@ -52,6 +54,7 @@ class TorchWatch:
             grow=level is not Level.OP,
             eager=eager,
             may_be_off=self._writes.may_be_off,
+            leaves_arguments=leaves_arguments,
         )
         self._compiled = CompiledRegions(sink, self._step_aside, eager=eager)
         self._undo: list[Callable[[], None]] = []
@@ -89,6 +92,8 @@ class TorchWatch:
         yield from self._compiled.install()
         yield from self._modules.install()
         yield patch_engine(flush_after_backward(self._gradients))
+        if tensors.has_device() and HOOKS is not None:
+            yield patch(HOOKS, "_register_hook", register_quickly)
         if self._ops:
             yield from self._ops.install()
             yield from self._writes.install()

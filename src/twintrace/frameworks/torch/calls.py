@@ -58,9 +58,9 @@ class CallMode(TorchFunctionMode):
         call: Open | None = None
         inputs: list[tuple[str, Any, int]] = []
         with unseen():  # a subclass of the user's has a function of its own for every question about a tensor
-            mutates = api.mutates(args, kwargs)
             if follower is not None and not sink.busy:
-                event = follower.enter(Kind.API, api.name, args, kwargs, phase, mutates, None, None, sys._getframe(1))
+                event = follower.enter(Kind.API, api.name, args, kwargs, phase, api, None, None, sys._getframe(1))
+            mutates = api.mutates(args, kwargs) if event is None else event.mutates
             if event is None:
                 call = sink.enter(Kind.API, api.name, args, kwargs, phase=phase, mutates=mutates)
                 draft = draft_of(planner)
@@ -68,10 +68,10 @@ class CallMode(TorchFunctionMode):
                     draft.entered(call, args, kwargs, mutates=mutates, depth=call.state.depth)
                 if call is not None and call.wants_gradients and _grad_enabled():
                     inputs = edges_of(call)
-            if mutates and sink.waits:
+            if mutates:
                 if event is not None:
                     sink.before_write(follower.written_by(event, args, kwargs))
-                else:
+                elif sink.waits:
                     sink.before_write(arguments(args, kwargs) if call is None else written_by(call, mutates))
         if call is None and event is None:
             return func(*args, **kwargs)

@@ -55,7 +55,7 @@ elif {x}._version != versions[{n}] or {x}.data_ptr() != addresses[{n}] or {x}.re
 _KNOWN_AGAIN = """\
 if (
     not {alike}({x}) or table.get(({x}.data_ptr(), {k})) != {n} or {x}._version != versions[{n}]
-    or not f.is_known({n}, {x})
+    or (({n} < f.sure or seen[{n}].__class__ is ref) and not f.is_known({n}, {x}))
 ):
     raise Departed"""
 _GIVEN = """\

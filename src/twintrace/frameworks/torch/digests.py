@@ -16,6 +16,7 @@ Not seen by anybody, and so not guarded against: a kernel that writes to a tenso
 from __future__ import annotations
 
 import contextlib
+import functools
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import ModuleType
@@ -125,8 +126,8 @@ class DeviceDigests:
         self.overwritten: set[int] = set()
         """Tickets of this step that were copied because somebody was about to write to them."""
         self._where: tuple[torch.device, int] | None = None  # where such a step runs
-        self._raw_stream: Callable[[int], int] | None = None
-        self._device_index = 0
+        self.stream: Callable[[], int] = int
+        """Tells the present stream where the plan runs."""
         self._lock = threading.RLock()  # that end is told by the engine, in a thread of its own
 
     @property
@@ -219,10 +220,10 @@ class DeviceDigests:
         self._script, device, stream = script, script.device, 0
         self._follower = follower
         self._kinds = list(script.kinds)
-        self._raw_stream = None
+        self.stream = int
         if device.type == "cuda":
-            self._raw_stream, self._device_index = torch._C._cuda_getCurrentRawStream, device.index
-            stream = self._raw_stream(device.index)
+            self.stream = functools.partial(torch._C._cuda_getCurrentRawStream, device.index)
+            stream = self.stream()
         self._where = device, stream
         if (device, stream) not in self._places:
             self._open(device, stream)
@@ -240,10 +241,6 @@ class DeviceDigests:
             kinds = script.kinds
             self._script, self._kinds = script, [*kinds, *self._kinds[len(kinds) :]]
             self._ahead.clear()  # the numbers to come are other tensors
-
-    def stream(self) -> int:
-        """The present stream where the plan runs."""
-        return 0 if self._raw_stream is None else self._raw_stream(self._device_index)
 
     def watch(self) -> None:
         """Something begins to wait: from now on somebody must tell before memory is written to."""
@@ -424,28 +421,29 @@ class DeviceDigests:
 
     def holds(self, tensors: Iterable[Any]) -> bool:
         """Does something wait in the memory of one of these, which are about to be written to?"""
-        taken, others, found = self._taken_storages, self._storages, list(tensors)
+        follower, ahead = self._follower, self._ahead
+        taken, others, is_held = self._taken_storages, self._storages, False
         with _alone():
-            self._settle_those_in(found)
-            keys = [looking.storage(tensor) for tensor in found]
-        if self._ahead:
-            for key in keys:
-                self._ahead.difference_update(self._ahead_in.get(key, ()))
-        return any(key in taken or key in others for key in keys)
-
-    def _settle_those_in(self, tensors: Sequence[Any]) -> None:
-        """Tensors of a plan that may lie in the memory of one of these are to be found among those that wait."""
-        follower = self._follower
-        if follower is None or not follower.is_behind:
-            return
-        for tensor in tensors:
-            try:
-                memory = tensor.untyped_storage()
-                start = memory.data_ptr()
-            except (RuntimeError, NotImplementedError, ValueError):  # a sparse one, one of the user's class
-                follower.settle()
-                return
-            follower.settle_within(start, start + memory.nbytes())
+            for tensor in tensors:
+                start: int | None = None
+                key: Any = None
+                try:
+                    if type(tensor) in looking._PLAIN:
+                        memory = tensor.untyped_storage()
+                        start, key = memory.data_ptr(), memory._cdata
+                    else:
+                        key = looking.storage(tensor)
+                except (RuntimeError, NotImplementedError, ValueError):  # a sparse one
+                    pass
+                if follower is not None and follower.is_behind:
+                    if start is None:
+                        follower.settle()
+                    else:
+                        follower.settle_within(start, start + memory.nbytes())
+                if ahead:
+                    ahead.difference_update(self._ahead_in.get(key, ()))
+                is_held = is_held or key in taken or key in others
+        return is_held
 
     def before_write(self, tensors: Iterable[Any]) -> None:
         """These are about to be written to: what waits in their memory is read now, or kept as a copy that waits instead."""

@@ -162,12 +162,14 @@ class Modules:
         grow: bool = True,
         eager: bool = False,
         may_be_off: Callable[[nn.Module, Any], bool] = lambda module, args: False,
+        leaves_arguments: Callable[[nn.Module], bool] = lambda module: False,
     ) -> None:
         """`grow`: hook parameters that come or thaw later, too. Finding their nodes is a kernel, which level op would see.
 
-        `eager`: what is compiled runs uncompiled. `may_be_off`: need no mode see this call?
+        `eager`: what is compiled runs uncompiled. `may_be_off`: need no mode see this call? `leaves_arguments`: does this module
+        never write to its arguments?
         """
-        self._may_be_off = may_be_off
+        self._may_be_off, self._leaves_arguments = may_be_off, leaves_arguments
         self._models, self._sink, self._gradients = models, sink, gradients
         self._follow_thread, self._grow, self._eager = follow_thread, grow, eager
         self._known: dict[int, tuple[nn.Module, ModuleView | None]] = {}
@@ -265,7 +267,7 @@ class Modules:
                 follower = self.planner.follower
                 if follower is not None:
                     event = follower.enter(
-                        Kind.MODULE, view.path, args, kwargs, phase, (), view, _inside(module), sys._getframe(2)
+                        Kind.MODULE, view.path, args, kwargs, phase, None, view, _inside(module), sys._getframe(2)
                     )
             call = None
             if event is None:
@@ -277,7 +279,8 @@ class Modules:
                     draft.entered(
                         call, args, kwargs, view=view, module=_inside(module), depth=call.state.depth, pushed=pushed
                     )
-            elif grad and event.id >= 0:  # asked before the call, in case that it ends otherwise than planned
+            elif grad and event.id >= 0 and not self._leaves_arguments(module):
+                # Asked before the call, in case that it ends otherwise than planned.
                 edges = [(each, each.grad_fn, each.output_nr) for each in args if isinstance(each, Tensor)]
             follows = grad and (event.id >= 0 if event is not None else call is not None and call.wants_gradients)
             inputs = edges_of(call) if call is not None and follows else []

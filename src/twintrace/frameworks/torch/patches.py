@@ -41,6 +41,7 @@ def _rebuild(key: tuple[int, str]) -> None:
     function = original
     for layer in layers:
         function = layer(function)
-    setattr(owner, key[1], function)
+    is_static = isinstance(getattr(owner, "__dict__", {}).get(key[1]), staticmethod)
+    setattr(owner, key[1], staticmethod(function) if is_static else function)
     if not layers:
         del _LAYERS[key]

@@ -64,6 +64,7 @@ from .drafts import (
     draft_of,
 )
 from .gradients import Gradients
+from .names import Api
 from .precision import precision
 from .wiring import hook_up, wire
 
@@ -125,8 +126,9 @@ class Follower:
         self.lives: dict[Any, int] = {}
         self._voided = 0  # calls that write, in the order of the script, that are in `lives`
         self._void_below = 0  # numbers known when the last of them ended
-        self._met = 0  # numbers that were known before the present event
-        self._waiting = 0  # numbers that wait, or have been read
+        self.sure = 0
+        """Numbers from here on are held, and nothing was written to since that their versions do not tell."""
+        self._met = 0  # numbers that were known before the present event: they wait, or have been read
         self.threads: list[int | None] = [None] * MAX_THREADS
         self._arounds: list[Any] = [None] * MAX_THREADS  # by thread: the modules around it
         self._task = -1  # the backward pass at whose end all is read
@@ -163,12 +165,15 @@ class Follower:
         args: Sequence[Any],
         kwargs: Mapping[str, Any] | None,
         phase: Phase,
-        mutates: Sequence[str],
+        api: Api | None,
         view: ModuleView | None,
         module: nn.Module | None,
         frame: FrameType | None,
     ) -> Event | None:
-        """The planned call that this is; None: it is not planned, and the step is recorded in full from here on."""
+        """The planned call that this is; None: it is not planned, and the step is recorded in full from here on.
+
+        `api`: the function, where it depends on its arguments what is written to.
+        """
         with self._lock:
             while True:
                 try:
@@ -190,16 +195,14 @@ class Follower:
                     if len(around) != event.depth:
                         raise Departed
                     if event.id >= 0:
-                        if event.precision is not precision() or event.mutates != mutates:
-                            raise Departed
-                        if view is not None and event.type != view.type:
+                        if event.precision is not precision() or (view is not None and event.type != view.type):
                             raise Departed
                         if event.check(self, args, kwargs, module):
+                            if api is not None and api.mutates(args, kwargs or {}) != event.mutates:
+                                raise Departed
                             self._desk.retell(event, event, (args, kwargs or {}))
                         if self.count > self._met:
-                            self._look_around()
                             self._wait()
-                            self._met = self.count
                     if event.pushed is not None:
                         around.append(event.pushed)
                     self.at += 1
@@ -225,6 +228,8 @@ class Follower:
                     if event.kind != LEAVE or event.id != enter.id:
                         raise Departed
                     if event.id >= 0:
+                        if event.mutated:
+                            self._note_voids()
                         if event.check(self, args, kwargs, output):
                             self._desk.retell(event, enter, output)
                         whole = event.whole
@@ -236,9 +241,7 @@ class Follower:
                         elif event.pres:
                             self._hook(event, output, gradients)
                         if self.count > self._met:
-                            self._look_around()
                             self._wait()
-                            self._met = self.count
                     if enter.pushed is not None:
                         del self._arounds[enter.thread][enter.depth :]
                     self.at += 1
@@ -257,12 +260,10 @@ class Follower:
                 event = self.events[at]
                 told, count, last, check = event.run  # type: ignore[misc]
                 if told is slots and self.events[at + count - 1] is last and self.threads[event.thread] == get_ident():
-                    self._look_around()
                     check(self, sent, received)
-                    self.at = at + count
                     if self.count > self._met:
-                        self._met = self.count
                         self._wait()
+                    self.at = at + count
                     return len(slots)
             except Exception:  # noqa: BLE001 - told one by one it may be as planned
                 self._take_back()
@@ -273,7 +274,6 @@ class Follower:
         done = 0
         while True:
             try:
-                self._look_around()
                 for is_sent, position, key in slots[done:]:
                     given = sent if is_sent else received
                     tensor = given[position] if position < len(given) else None
@@ -282,11 +282,10 @@ class Follower:
                         if event.key != key or self.threads[event.thread] != get_ident():
                             self._expect(event, key)
                         event.check(self, tensor)
-                        self._met = self.count
+                        if self.count > self._met:
+                            self._wait()
                         self.at += 1
                     done += 1
-                if self.count > self._waiting:
-                    self._wait()
                 return done
             except Exception as error:  # noqa: BLE001 - whatever cannot be looked at is not as planned
                 if not self._go_over(error):
@@ -329,7 +328,8 @@ class Follower:
         if not self._desk.begin():
             raise Departed
         self.ahead = self._digests.follow(self.script, self)
-        self._stream, self._stream_then = self._digests.stream, self._digests.stream()
+        self._stream = self._digests.stream
+        self._stream_then = self._stream()
         script, found = self.script, []
         for number, known in list(script.lasting.items()):
             tensor = known()
@@ -374,9 +374,6 @@ class Follower:
 
     def is_known(self, number: int, tensor: Any) -> bool:
         """Is this tensor, which has the address and the version of a number, the one of that number?"""
-        voids = self.script.voids
-        if self._voided < len(voids) and voids[self._voided][0] <= self.at:
-            self._note_voids()
         is_held = number >= self._settled and self.seen[number].__class__ in looking._PLAIN
         if is_held and number >= self._void_below:
             return True  # its memory is held, and nothing was written to since that its version does not tell
@@ -413,28 +410,26 @@ class Follower:
         self.addresses[number], self.versions[number], self.table[key] = address, version, number
         self.count = number + 1
 
-    def _look_around(self) -> None:
-        """Tensors may begin to wait here, and now."""
+    def _wait(self) -> None:
+        """There are new tensors: they wait from here and now on."""
         if self._stream() != self._stream_then:
             raise Departed  # a graph is captured on a stream of its own
-        if not self._digests.is_watched:
-            self._digests.watch()
-        task = _graph_task()
+        digests, task = self._digests, _graph_task()
+        if not digests.is_watched:
+            digests.watch()
         if task != self._task and task != -1:
             self._task = task
-            self._digests.end_with(task)
-
-    def _wait(self) -> None:
-        """There are new tensors: they wait from now on."""
-        first, last, script = self._waiting, self.count, self.script
-        if script.copied:
-            for number in script.copied.intersection(range(first, last)):
-                if self.seen[number].__class__ is not ref:
-                    self._digests.copy(number, self.seen[number], self._copies)
+            digests.end_with(task)
+        first, last, script = self._met, self.count, self.script
+        copied = script.copied
+        if copied:
+            for number in range(first, last):
+                if number in copied and self.seen[number].__class__ is not ref:
+                    digests.copy(number, self.seen[number], self._copies)
         self._behind += script.rooms[first] if last == first + 1 else sum(script.rooms[first:last])
-        self._waiting = last
-        if self._behind > self._digests.bound or last - self._settled >= _BEHIND:
+        if self._behind > digests.bound or last - self._settled >= _BEHIND:
             self.settle()
+        self._met = last
 
     def _hold(self, number: int, memory: Any) -> int:
         storage: int = memory._cdata
@@ -454,9 +449,10 @@ class Follower:
         if last - first > _ASKED:
             self.settle()
             return
-        for number in range(first, last):
-            is_near = start <= addresses[number] < end and number not in self._copies
-            if is_near and self.seen[number].__class__ in looking._PLAIN:  # else it has been read
+        for number, address in enumerate(addresses[first:last], first):
+            if start <= address < end and number not in self._copies:
+                if self.seen[number].__class__ not in looking._PLAIN:  # it has been read
+                    continue
                 self.settle()
                 return
 
@@ -466,8 +462,8 @@ class Follower:
             first, last = self._settled, self.count
             if first < last:
                 self._settled, self._behind = last, 0
+                self.sure = max(self.sure, last)
                 self._settle(first, last)
-            self._note_voids()
 
     def _note_voids(self) -> None:
         """Note the storages that were written to by calls that have ended by now."""
@@ -479,6 +475,7 @@ class Follower:
                 storage = self.storages[number] if is_settled else seen[number].untyped_storage()._cdata
                 self.lives[storage] = count
             self._void_below = count
+            self.sure = max(self.sure, count)
             self._voided += 1
 
     def _settle(self, first: int, last: int) -> None:
@@ -499,10 +496,12 @@ class Follower:
         addresses, versions = [self.addresses[n] for n in numbers], [self.versions[n] for n in numbers]
         spans = [script.spans[number] for number in numbers]
         if self._copies or not script.plain.issuperset(numbers) or any(map(lt, rooms, spans)):
+            usual = script.plain
             places = [
                 place
                 for place, number in enumerate(numbers)
-                if self._is_to_be_read(number, rooms[place], memories[place])
+                if (number in usual and rooms[place] >= spans[place])
+                or self._is_to_be_read(number, rooms[place], memories[place])
             ]
             for place, number in enumerate(numbers) if self._copies else ():
                 copied = self._copies.pop(number, None)
@@ -574,7 +573,7 @@ class Follower:
         """The present event was not seen."""
         if self.count > self._met:
             self.count = self._met
-            self._settled, self._waiting = min(self._settled, self.count), min(self._waiting, self.count)
+            self._settled = min(self._settled, self.count)
             self._copies = {number: copied for number, copied in self._copies.items() if number < self.count}
             self.table = {key: number for number, key in enumerate(self._keys())}
             self.rows[self._met :] = range(self._met, len(self.rows))
@@ -591,7 +590,8 @@ class Follower:
         return False
 
     def _take_up(self, script: Script) -> None:
-        self.settle()  # what is void so far is the same in both
+        self.settle()
+        self._note_voids()  # what is void so far is the same in both
         self.script, self.events, self.size = script, script.events, script.size
         self._voided = sum(place < self.at for place, _, _ in script.voids)
         self._before = {}  # the numbers to come are other tensors

@@ -85,6 +85,8 @@ def wait_tensor(tensor: Tensor) -> Tensor:
     return found
 
 
+HOOKS: Any = getattr(torch.autograd.function, "_HookMixin", None)
+"""Holder of `_register_hook`, which torch calls for each hook on a node; None where it has none."""
 _IS_FUNCTION = hasattr(torch.autograd, "_engine_run_backward")
 ENGINE: tuple[Any, str] = (
     (torch.autograd, "_engine_run_backward") if _IS_FUNCTION else (torch.autograd.Variable, "_execution_engine")

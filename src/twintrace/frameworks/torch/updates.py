@@ -124,7 +124,7 @@ class Updates:
         here = self._here
         follower = None if self.planner is None else self.planner.follower
         if follower is not None and not self._sink.busy:
-            event = follower.enter(Kind.API, name, args, kwargs, Phase.UPDATE, _MUTATES, None, None, caller())
+            event = follower.enter(Kind.API, name, args, kwargs, Phase.UPDATE, None, None, None, caller())
             if event is not None:
                 here.planned = follower, event, args, kwargs
                 return

@@ -1,16 +1,17 @@
 """Hooks of a plan on the graph that a step makes: the same functions in every step, put where the plan says.
 
-    wire(script, take)                  once, when the plan is made: a function for each node
+    wire(script, planner)                  once, when the plan is made: a function for each node
     hook_up(event, results, gradients)  in each step, when the call has ended
 
-A function that is called by a node tells of all its gradients at once, as slots (was it sent?, position, key): `take(slots, sent,
-received)`.
+A function that is called by a node tells of all its gradients at once, as slots (was it sent?, position, key).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from types import CodeType
+from typing import Any, Protocol
+from weakref import ref
 
 import torch
 from torch import Tensor
@@ -20,11 +21,19 @@ from .checks import check_of_run
 from .drafts import Departed, Event, Script, Slots, parameter_slots
 from .gradients import Gradients, Hooked, unseen
 
-Take = Callable[[Slots, Sequence[Any], Sequence[Any]], None]
+
+class Planner(Protocol):
+    """Receiver of gradients."""
+
+    follower: Any
+    """Of the present step (`plans.Follower`), while it is as planned."""
+
+    def gradients(self, slots: Slots, sent: Sequence[Any], received: Sequence[Any]) -> None:
+        """Gradients of calls that were planned, in a step that is not as planned any more."""
 
 
-def wire(script: Script, take: Take) -> None:
-    """Make the hooks of a plan. `take` is told of the gradients of a node, or of one which was added up."""
+def wire(script: Script, planner: Planner) -> None:
+    """Make the hooks of a plan, which tell of the gradients of a node, or of one that was added up."""
     for event in script.events:
         if event.hooked is None or event.pres:  # an event may belong to several plans that begin alike
             continue
@@ -35,23 +44,23 @@ def wire(script: Script, take: Take) -> None:
             after = [(True, position, (event.id, Role.INPUT, slot)) for position, slot, _ in inner]
             event.pres.append((place, kind, None))
             event.slots = [(*before, *after)]
-            event.whole = place, kind, _hook(event.slots[0], take)
+            event.whole = place, kind, _hook(event.slots[0], planner)
             continue
         for place, kind, slots in event.hooked.ends:
             received = tuple((False, n, (event.id, Role.OUTPUT, slot)) for slot, n in slots)
             event.slots.append(received)
-            event.pres.append((place, kind, _prehook(received, take)))
+            event.pres.append((place, kind, _prehook(received, planner)))
         for (end, way, edges), kinds in zip(event.hooked.layout.inner, event.hooked.kinds, strict=True):
             wanted = [(position, (event.id, Role.INPUT, slot), total) for position, slot, total in edges]
             if all(total < 0 for _, _, total in wanted):
                 sent = tuple((True, position, key) for position, key, _ in wanted)
                 event.slots.append(sent)
-                event.posts.append((end, way, kinds, _hook(sent, take)))
+                event.posts.append((end, way, kinds, _hook(sent, planner)))
             else:
                 alone: list[Slots] = [((False, 0, key),) for _, key, _ in wanted]
                 event.slots += alone
                 receivers = [
-                    (position, _receiver(slots, take), total)
+                    (position, _receiver(slots, planner), total)
                     for slots, (position, _, total) in zip(alone, wanted, strict=True)
                 ]
                 event.posts.append((end, way, kinds, receivers))
@@ -88,26 +97,36 @@ def _is_one_node(hooked: Hooked) -> bool:
     )
 
 
-def _hook(slots: Slots, take: Take) -> Any:
+def _hook(slots: Slots, planner: Planner) -> Any:
+    count = len(slots)
+
     def hook(sent: tuple[Tensor | None, ...], received: tuple[Tensor | None, ...]) -> None:
         with unseen():
-            take(slots, sent, received)
+            follower = planner.follower
+            done = 0 if follower is None else follower.gradients(slots, sent, received)
+            if done != count:
+                planner.gradients(slots[done:], sent, received)
 
+    _OWN.add(hook.__code__)
     return hook
 
 
-def _prehook(slots: Slots, take: Take) -> Any:
-    def hook(received: tuple[Tensor | None, ...]) -> None:
-        with unseen():
-            take(slots, (), received)
+def _prehook(slots: Slots, planner: Planner) -> Any:
+    hook = _hook(slots, planner)
 
-    return hook
+    def prehook(received: tuple[Tensor | None, ...]) -> None:
+        hook((), received)
+
+    _OWN.add(prehook.__code__)
+    return prehook
 
 
-def _receiver(slots: Slots, take: Take) -> Callable[[Any], None]:
+def _receiver(slots: Slots, planner: Planner) -> Callable[[Any], None]:
+    hook = _hook(slots, planner)
+
     def receive(tensor: Any) -> None:
         if tensor is not None:
-            take(slots, (), (tensor,))
+            hook((), (tensor,))
 
     return receive
 
@@ -119,6 +138,50 @@ def _summing_hook(receivers: list[tuple[int, Callable[[Any], None]]]) -> Any:
                 receive(sent[position] if position < len(sent) else None)
 
     return hook
+
+
+class _Hooks(dict[int, Any]):
+    """The hooks of one node, which live as long as it."""
+
+    __slots__ = ("__weakref__",)
+
+
+class _Handle(ref[_Hooks]):
+    """Handle of the first hook of a node."""
+
+    __slots__ = ()
+
+    def remove(self) -> None:
+        """Take the hook off again."""
+        hooks = self()
+        if hooks is not None:
+            hooks.pop(_FIRST, None)
+
+    @property
+    def hooks_dict_ref(self) -> _Handle:
+        """Tells whether the node is still there, as torch's handles do."""
+        return self
+
+
+_FIRST = -1
+"""Key of the first hook; torch counts those of others from 0."""
+_OWN: set[CodeType] = set()
+"""Code of the hooks of plans."""
+
+
+def register_quickly(original: Any) -> Any:
+    """A layer for the function by which torch notes a hook in the dictionary of a node: the first of a plan's hooks gets a handle
+    that is half the work to make. A step puts hundreds of them into its graph.
+    """
+
+    def _register_hook(hooks: Any, hook: Any) -> Any:
+        if hooks is None and getattr(hook, "__code__", None) in _OWN:
+            hooks = _Hooks()
+            hooks[_FIRST] = hook
+            return hooks, _Handle(hooks)
+        return original(hooks, hook)
+
+    return _register_hook
 
 
 def hook_up(event: Event, results: Sequence[Tensor], gradients: Gradients) -> None:

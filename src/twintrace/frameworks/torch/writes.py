@@ -49,6 +49,14 @@ _modes: Callable[[], int] = torch._C._len_torch_function_stack
 _mode_at: Callable[[int], Any] = torch._C._get_function_stack_at
 
 
+def leaves_arguments(layer: nn.Module) -> bool:
+    """Is this a layer that does not write to its arguments, and in which no code of the user's runs?"""
+    kept = layer.__dict__
+    return (
+        type(layer) in _LAYERS and not kept.get("inplace") and not kept["_forward_pre_hooks"] and "forward" not in kept
+    )
+
+
 def written_by_layer(layer: nn.Module, args: Any) -> list[Any] | None:
     """Tensors that this call of a layer writes to; None where that is not known, because code of the user's may run in it."""
     kept = layer.__dict__
