@@ -16,6 +16,7 @@ import torch
 
 from .candidates import SIDES, Candidate, Cause, call_text
 from .evaluation import NotRecomputable
+from .families import COMMUTATIVE
 from .meanings import Meaning, Operand
 from .traits import traits_of
 
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 Tensor = torch.Tensor
 Values: TypeAlias = Callable[[Operand], Tensor]
 
-_COMMUTATIVE = frozenset(("add", "mul", "maximum", "minimum", "logical_and", "logical_or"))
 _OPPOSITE = {"input": "other", "other": "input"}
 _REPEATED = ("key", "value")
 """Operands that a call with fewer heads takes several times."""
@@ -107,7 +107,7 @@ def _as_given(one: Meaning, two: Meaning, values: Sequence[Values]) -> dict[str,
     is which.
     """
     ours, theirs = dict(one.operands()), dict(two.operands())
-    if two.operation not in _COMMUTATIVE or {*ours} != {*theirs} or {*ours} != {"input", "other"}:
+    if two.operation not in COMMUTATIVE or {*ours} != {*theirs} or {*ours} != {"input", "other"}:
         return theirs
     try:
         crossed = [_is_near(values[0](ours[name]), values[1](theirs[_OPPOSITE[name]])) for name in ours]
