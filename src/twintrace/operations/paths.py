@@ -16,7 +16,6 @@ import torch
 
 from .candidates import SIDES, Candidate, Cause, call_text
 from .evaluation import NotRecomputable
-from .families import COMMUTATIVE
 from .meanings import Meaning, Operand
 from .traits import traits_of
 
@@ -26,10 +25,6 @@ if TYPE_CHECKING:
 Tensor = torch.Tensor
 Values: TypeAlias = Callable[[Operand], Tensor]
 
-_OPPOSITE = {"input": "other", "other": "input"}
-_REPEATED = ("key", "value")
-"""Operands that a call with fewer heads takes several times."""
-_SAME = 1e-9
 _TOLD = 4
 """Calls of a path that are told: the last ones."""
 
@@ -85,14 +80,12 @@ def _lone_path(search: Search) -> Iterator[Candidate]:
 
 
 def _paths(search: Search, one: Meaning, two: Meaning, values: Sequence[Values]) -> Iterator[_Path]:
-    ours, theirs = dict(one.operands()), _as_given(one, two, values)
-    for name, operand in ours.items():
+    theirs = dict(two.operands())
+    for name, operand in one.operands():
         if name not in theirs:
             continue
         try:
-            mine, other = values[0](operand), values[1](theirs[name])
-            if name in _REPEATED:
-                mine, other = (_in_full(meaning, name, values[which]) for which, meaning in enumerate((one, two)))
+            mine, other = (_in_full(meaning, name, values[which]) for which, meaning in enumerate((one, two)))
         except (NotRecomputable, RuntimeError):
             continue
         if torch.equal(mine, other):
@@ -102,33 +95,11 @@ def _paths(search: Search, one: Meaning, two: Meaning, values: Sequence[Values])
             yield _Path(name, theirs[name].tensor, mine, left, right)
 
 
-def _as_given(one: Meaning, two: Meaning, values: Sequence[Values]) -> dict[str, Operand]:
-    """The right's operands by the left's names: `x + y` and `y + x` have one meaning, and the operand that is the same tells which
-    is which.
-    """
-    ours, theirs = dict(one.operands()), dict(two.operands())
-    if two.operation not in COMMUTATIVE or {*ours} != {*theirs} or {*ours} != {"input", "other"}:
-        return theirs
-    try:
-        crossed = [_is_near(values[0](ours[name]), values[1](theirs[_OPPOSITE[name]])) for name in ours]
-        straight = [_is_near(values[0](ours[name]), values[1](theirs[name])) for name in ours]
-    except NotRecomputable:
-        return theirs
-    if any(crossed) and not any(straight):
-        return {_OPPOSITE[name]: operand for name, operand in theirs.items()}
-    return theirs
-
-
-def _is_near(one: Tensor, two: Tensor) -> bool:
-    """True if two operands are the same but for rounding in float64."""
-    return one.shape == two.shape and bool(torch.allclose(one, two, rtol=_SAME, atol=0.0, equal_nan=True))
-
-
 def _in_full(meaning: Meaning, name: str, value: Values) -> Tensor:
     """An operand as a call takes it: a key or value of grouped queries once for each of them."""
     operands = dict(meaning.operands())
     tensor = value(operands[name])
-    if meaning.arguments.get("enable_gqa") is not True or name not in _REPEATED:
+    if meaning.arguments.get("enable_gqa") is not True or name not in ("key", "value"):
         return tensor
     return tensor.repeat_interleave(value(operands["query"]).shape[-3] // tensor.shape[-3], -3)
 
