@@ -32,3 +32,20 @@ def test_calls_are_blamed_unless_their_own_pair_says_it(paired: bool) -> None:
     )
 
     assert (mistake.left, mistake.right) == (((), ()) if paired else ((gelu,), (silu,)))
+
+
+@pytest.mark.parametrize("part", [Part.INPUT, Part.OUTPUT])
+def test_a_difference_in_an_input_without_a_cause_is_that_of_its_makers(part: Part) -> None:
+    """A call that takes a wrong value has not made it."""
+    shuffle, reshape = (
+        Call(number, Site(Kind.API, name, 0), None, (TensorRef(number),), {}, TensorRef(number + 2))
+        for number, name in enumerate(("torch.nn.functional.pixel_shuffle", "mindspore.ops.reshape"))
+    )
+    side = SimpleNamespace(meaning=lambda call: None)
+    state: Any = SimpleNamespace(match_of=({}, {}), sides=(side, side), bound={})
+    mistake = Explainer(state).meaning_mistake(
+        Slice(2, (shuffle,), (0,)), Slice(3, (reshape,), (1,)),
+        TensorPair(part, "", "", 2, 3, Layout(), ""), Difference(True, 0.1, 100.0), None,
+    )  # fmt: skip
+
+    assert (mistake.left, mistake.right) == (((shuffle,), (reshape,)) if part is Part.INPUT else ((), ()))
