@@ -53,7 +53,7 @@ HOMES = {
     "torch": (
         "frameworks/torch/",
         "frameworks/msadapter/",
-        "operations/kernels.py",
+        "operations/kernels/",
         "operations/leaves.py",
         "operations/causes.py",
         "operations/paths.py",

@@ -8,7 +8,7 @@ Lives here: the table of operations (names in each framework, arguments, default
 computation, their error bounds, their known variants. In: recorded calls (`model.records.Call`). Out: meanings, and numbers for
 those who have values. Not here: which calls belong together (`align`), whether a difference counts (`judge`).
 
-Surprising: only what computes (`kernels.py`, `evaluation.py` and what is built on them) imports torch, and only when values are
+Surprising: only what computes (`kernels/`, `evaluation.py` and what is built on them) imports torch, and only when values are
 recomputed; meanings are had without it.
 """
 

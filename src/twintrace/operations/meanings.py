@@ -5,7 +5,7 @@
     mindspore nn.MaxPool2d(3, 2, pad_mode="same")(x)     max_pool(input=x, kernel_size=(3, 3), padding=((0, 1), (0, 1)), …)
 
 Two calls whose meanings are equal compute the same function; where they are not, `different_arguments` says in which argument.
-Nothing here computes: `kernels.py` has the float64 computation of each operation, under the same name and with the same
+Nothing here computes: `kernels/` has the float64 computation of each operation, under the same name and with the same
 argument names.
 """
 
