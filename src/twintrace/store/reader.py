@@ -445,7 +445,7 @@ class NativeJournal:
             return near[location.offset - first : end - first]
         try:
             path = layout.journal_dir(self._root, step, self._rank) / layout.PAYLOAD
-            if location.nbytes > _SMALL:
+            if location.nbytes > _SMALL or isinstance(path, RemotePath):  # of a remote one no more than is asked for
                 raw, size = _payload_piece(path, location)
             else:
                 first = location.offset - location.offset % _WINDOW
