@@ -30,7 +30,6 @@ GAPS = {
     "5-orders-swapped": "the same of a concatenation",
     "5-orders-labels": "labels in another order are not told by statistics in 16 bits",
     "8-kernels-lstm": "the kernel of an LSTM and its cells by hand: a gradient is not told",
-    "12-gradients-custom": "a call inside a custom backward has no partner, and counts",
     "12-gradients-custom-factor": "the difference is told one call after the custom backward",
     "14-effects-added": "a mask is filled on one side, scores on the other: masked_fill of the same mask",
     "15-ties-twice": "the part of a tied weight's gradient that goes through one call",
