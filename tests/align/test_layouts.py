@@ -8,8 +8,8 @@ from twintrace.align.layouts import fits, layout_between, mirrored
 from twintrace.model.pairs import Layout
 
 
-def tensor(array: np.ndarray):
-    made = Maker()
+def tensor(array: np.ndarray, **kept: bool):
+    made = Maker(**kept)
     return made.tensors[made.given(array).number]
 
 
@@ -77,12 +77,13 @@ def test_another_number_of_elements_does_not_go():
     assert not fits(tensor(noise(4, 3)), tensor(noise(4, 4)), Layout())
 
 
-def test_a_square_matrix_with_the_same_values_in_another_order_is_turned():
+@pytest.mark.parametrize("kept", [{}, {"marks": False, "ordered": True}], ids=["bits", "sums over places"])
+def test_a_square_matrix_with_the_same_values_in_another_order_is_turned(kept):
     left = noise(6, 6)
 
-    assert layout_between(tensor(left), tensor(np.ascontiguousarray(left.T))) == Layout((1, 0))
-    assert layout_between(tensor(left), tensor(left.copy())) == Layout()
-    assert layout_between(tensor(left), tensor(left * np.float32(1.001))) == Layout()
+    assert layout_between(tensor(left, **kept), tensor(np.ascontiguousarray(left.T), **kept)) == Layout((1, 0))
+    assert layout_between(tensor(left, **kept), tensor(left.copy(), **kept)) == Layout()
+    assert layout_between(tensor(left, **kept), tensor(left * np.float32(1.001), **kept)) == Layout()
 
 
 def test_around_products_the_last_two_axes_are_exchanged():

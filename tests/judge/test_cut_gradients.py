@@ -343,3 +343,34 @@ def test_gradients_that_come_back_by_other_ways_meet_again(
             ((1 - chosen) ** (power if side else 2.0) * entropy).mean().backward()
 
     assert compared(tmp_path, run).code == code
+
+
+class Doubled(torch.autograd.Function):
+    """Twice its argument, with a backward pass of its own; `factor` is 2 if that is right."""
+
+    @staticmethod
+    def forward(ctx, x, factor):
+        ctx.factor = factor
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient * ctx.factor, None
+
+
+@pytest.mark.parametrize("factor", [2.0, 3.0])
+@pytest.mark.parametrize("last", [False, True])
+def test_a_call_in_a_backward_pass_of_its_own_counts_by_the_gradient_that_it_makes(tmp_path, factor, last):
+    """One side alone makes it, and its result is the gradient of what both have: of a call, or of a parameter."""
+
+    def forward(net, x):
+        twice = (lambda y: Doubled.apply(y, factor)) if net.side else (lambda y: y * 2)
+        return twice(net.scale) * net.a(x) if last else net.a(twice(net.b(x).tanh()))
+
+    def run(side, record):
+        net = Net(forward, a=nn.Linear(4, 4), b=nn.Linear(4, 4))
+        net.side, net.scale = side, nn.Parameter(torch.ones(4))
+        with record(net):
+            net(rand(3, 4)).square().mean().backward()
+
+    assert compared(tmp_path, run).agree is (factor == 2.0)

@@ -113,6 +113,37 @@ def test_the_same_values_in_other_places_are_different():
     assert "other places" in found.because
 
 
+@pytest.mark.parametrize("noise", [0.0, 1e-7])
+def test_statistics_alone_tell_the_same_values_in_other_places(noise):
+    """By the sums in which each place has its weight, also beside what rounding does; not where a layout says so."""
+    right = (VALUES * (1 + noise * np.random.default_rng(1).normal(size=VALUES.shape))).astype(np.float32)
+
+    def verdict(array, layout=None):
+        found = evidence(VALUES, array, values=False, fingerprint=False, layout=layout)
+        allowance = Allowance(1e-6, "rounding")
+        return certain(found) or POLICIES["auto"]().verdict(found, allowance, 0.0)
+
+    assert verdict(right).outcome.good
+    assert verdict(right[::-1].copy()).outcome is Outcome.DIFFERENT
+    assert verdict(np.roll(right, 1)).outcome is Outcome.DIFFERENT
+    assert verdict(right.T.copy(), Layout((1, 0))).outcome.good
+
+
+@pytest.mark.parametrize("shape", [(7,), (16, 16), (300, 200)])
+@pytest.mark.parametrize("middle", [0.0, 5.0])
+def test_rounding_moves_the_sums_over_places_by_less_than_they_are_taken_for(shape, middle):
+    """Whatever is rounded, all elements alike or each for itself: what statistics show is never more than there is."""
+    for seed in range(50):
+        random = np.random.default_rng(seed)
+        left = random.normal(middle, size=shape).astype(np.float32)
+        size = np.sqrt(np.mean(np.square(left, dtype=np.float64)))
+        for off in (random.normal(size=shape), np.ones(shape), left, np.abs(random.normal(size=shape))):
+            right = (left + 1e-3 * size * off).astype(np.float32)
+            found = evidence(left, right, values=False, fingerprint=False)
+            true = np.sqrt(np.mean(np.square(right.astype(np.float64) - left))) / size
+            assert relative_error(found) <= 1.01 * true
+
+
 @pytest.mark.parametrize(
     ("shape", "middle"), [((16, 8), 0.0), ((64, 64), 0.0), ((2048, 1024), 0.0), ((16, 8), 1.0), ((256, 256), 1.0)]
 )

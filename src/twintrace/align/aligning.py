@@ -29,7 +29,7 @@ from .named import by_name, same_program
 from .pairing import Link, Pairing
 from .regions import Regions
 from .reordered import in_order_of_flow
-from .tensors import Mapper
+from .tensors import Mapped, Mapper
 from .trees import CallTree
 from .units import is_container, operation, units
 
@@ -76,7 +76,7 @@ def _align(left: Side, right: Side, one: CallTree, two: CallTree, mapping: Mappi
     ]
     matches.sort(key=lambda match: one.position[match.left[0].id])
     gradients = pair_gradients(one, two, (left.parameter_gradients, right.parameter_gradients), matches, mapper)
-    mapped = [flowing.mapped[id(link)] for link in pairing.links]
+    mapped = [*(flowing.mapped[id(link)] for link in pairing.links), Mapped(gradients[0], (), ())]
     return Alignment(tuple(matches), alone(pairing, 0, mapped), alone(pairing, 1, mapped), *gradients)
 
 

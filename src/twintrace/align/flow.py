@@ -22,6 +22,7 @@ from .pairing import Link, Pairing
 from .tensors import Mapped, Mapper
 from .trees import OUT, CallTree
 from .units import is_operation, is_parameter, main_parameter, operation
+from .values import is_constant, numel
 
 _NEAR = 64  # users of one tensor that are looked at
 _TURNS = 3  # times that links with tensors left over are visited again: each finds what the one before has made known
@@ -160,7 +161,16 @@ class Flowing:
         users = self._by_operation(0, left), self._by_operation(1, right)
         for what in users[0].keys() & users[1].keys():
             if len(users[0][what]) == len(users[1][what]) == 1:
-                self._pair(users[0][what][0], users[1][what][0], f"{what} of the same tensor", takes_the_same=True)
+                one, two = users[0][what][0], users[1][what][0]
+                if self._begins_with_constant(0, one, left) == self._begins_with_constant(1, two, right):
+                    self._pair(one, two, f"{what} of the same tensor", takes_the_same=True)
+
+    def _begins_with_constant(self, which: int, index: int, tensor: int) -> bool:
+        """Is the first operand a constant, and not this tensor? One side fills zeros where the mask is, the other its scores."""
+        tree = self._pairing.trees[which]
+        first = next((slot.tensor for slot in tree.inputs(index)), tensor)
+        known = tree.tensor(first)
+        return first != tensor and known.statistics is not None and is_constant(known.statistics, numel(known))
 
     def _by_operation(self, which: int, tensor: int) -> dict[str, list[int]]:
         found: dict[str, list[int]] = {}

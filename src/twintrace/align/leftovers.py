@@ -64,7 +64,7 @@ class Bearings:
     def __init__(self, pairing: Pairing, which: int, mapped: Sequence[Mapped]) -> None:
         self._pairing, self._which, self._tree = pairing, which, pairing.trees[which]
         side = attrgetter("right" if which else "left")
-        pairs = [pair for item in mapped for pair in item.pairs if not pair.part.backward]
+        pairs = [pair for item in mapped for pair in item.pairs]
         self._paired: dict[int, list[TensorPair]] = {}
         for pair in pairs:
             self._paired.setdefault(side(pair), []).append(pair)
@@ -112,13 +112,14 @@ class Bearings:
         tree, pairing, which = self._tree, self._pairing, self._which
         waiting = [slot.tensor for slot in tree.outputs(index)]
         seen, takers = set(waiting), dict[int, None]()
-        through = opened = False
+        through = opened = compared = False
         while waiting:
             tensor = waiting.pop()
             users = [
                 user for user in pairing.flow(which).users.get(tensor, ()) if user > index and not tree.children[user]
             ]
             if tensor in self._paired:
+                compared = True
                 if self._differs(tensor):
                     self._changing.add(index)
                 takers |= dict.fromkeys(user for user in users if not pairing.is_free(which, user))
@@ -141,7 +142,7 @@ class Bearings:
         found = tuple(tree.calls[taker].id for taker in sorted(takers))
         if opened:
             return Bearing.OPEN, found
-        return Bearing.THROUGH if through else Bearing.COMPARED if found else Bearing.NONE, found
+        return Bearing.THROUGH if through else Bearing.COMPARED if compared or found else Bearing.NONE, found
 
     def _bonded_around(self, index: int) -> int | None:
         """The nearest module around a call that is compared."""

@@ -117,6 +117,10 @@ def _by_statistics(evidence: Evidence, types: str, rounded: bool) -> Verdict | N
     if not (ends and sums and (rough or one.zero == two.zero)):
         return None
     if not _same_kind(left.fingerprint, right.fingerprint) or evidence.pair.layout != Layout() or types:
+        if _order_gap(evidence) > _ORDER_NOISE:
+            return Verdict(
+                Outcome.DIFFERENT, "the same values in other places: equal statistics, but for those of the order"
+            )
         return Verdict(Outcome.SAME, f"equal statistics{types}", 0.0)
     # The bits differ, and the numbers do not: other places, or bits that mean the same (-0.0, a NaN's payload).
     if left.spec.dtype in UNITS and (rounded or _moved_by_last_bits(left, one, two)):
@@ -183,7 +187,27 @@ def relative_error(evidence: Evidence) -> float | None:
     sums = (abs(number) / size_ - _slack(left) - _slack(right) for number, size_ in parts if number is not None)
     furthest = max(abs(number) for number in (apart.min, apart.max, 0.0) if number is not None)
     beside = _beside_a_fill(left.statistics, right.statistics)
-    return max(0.0, *sums, furthest / (8 * scale), furthest / (3 * beside) if beside else 0.0)
+    order = _order_gap(evidence) / 8 - _slack(left) - _slack(right)
+    return max(0.0, *sums, order, furthest / (8 * scale), furthest / (3 * beside) if beside else 0.0)
+
+
+_ORDER_NOISE = 1e-9
+"""Relative error that sums in float64 leave in those of the order, far above what was seen (1e-15 times the root of the number of
+elements), and far below one element that has moved."""
+
+
+def _order_gap(evidence: Evidence) -> float:
+    """Relative error that the sums over weighted places show, on average: an eighth of it is beyond chance. 0: they tell nothing.
+
+    The weights have a mean square of 1/9, so that errors of a norm `e` move such a sum by about `e / 3`.
+    """
+    one, two = evidence.left.statistics, evidence.right.statistics
+    if one is None or two is None or one.order is None or two.order is None or evidence.pair.layout != Layout():
+        return 0.0
+    norm = max(one.norm or 0.0, two.norm or 0.0)
+    if not norm or not math.isfinite(norm) or _odd(one, False) != _odd(two, False):
+        return 0.0
+    return 3 * max(abs(ours - theirs) for ours, theirs in zip(one.order, two.order, strict=True)) / norm
 
 
 def _slack(tensor: Tensor) -> float:

@@ -203,7 +203,7 @@ TIES = {
 }
 
 
-@pairs(15, "tied", "twice", "buffer", "both_frozen", **dict.fromkeys(TIES, "part"))
+@pairs(15, "tied", "copied", "buffer", "both_frozen", **dict.fromkeys(TIES, "part"))
 def ties(r: random.Random, how: str) -> Pair:
     """Weights that are shared, never used, or without gradient on one side only; buffers that were never loaded."""
     wide, kinds = r.choice((4, 8)), r.choice((6, 9))
@@ -237,9 +237,9 @@ def ties(r: random.Random, how: str) -> Pair:
             z = y.transpose(1, 2)
             z = F.batch_norm(z, s.n.running_mean, s.n.running_var, gain, s.n.bias) if how == "unused_gain" else s.n(z)
             y = z.transpose(1, 2)
+        if how == "copied" and way:
+            y = y.clone()
         logits = F.linear(y, s.e.weight) if how == "tied" and way else s.h(y)
-        if how == "twice" and way:
-            logits = s.h(y + 0.0)
         return F.cross_entropy(logits.flatten(0, 1), ids.roll(1, 1).flatten())
 
     places = {"untied": r"\be\b|\bh\b|embedding|linear|weight", "frozen": r"\ba\b|linear|weight", "unused_bias": "linear",
