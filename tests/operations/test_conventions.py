@@ -6,7 +6,7 @@ import pytest
 from twintrace.model.records import Call
 from twintrace.model.sites import Kind, Site
 from twintrace.model.tensors import Spec
-from twintrace.model.values import TensorRef
+from twintrace.model.values import Nest, TensorRef
 from twintrace.operations import conventions
 from twintrace.operations.conventions import Context, index, overhang, same_sides, sides, spread
 from twintrace.operations.meanings import Operand
@@ -281,6 +281,26 @@ def test_only_functions_of_pytorch_mean_themselves(kind, name, known):
     call = Call(1, Site(kind, name, 0), None, (TensorRef(1), TensorRef(1)), {}, TensorRef(2))
     found = meaning_of(call, "torch", {1: SPECS[1], 2: SPECS[1]}.__getitem__)
     assert (found is not None) is known
+
+
+@pytest.mark.parametrize(
+    ("name", "numbers", "operation", "dim"),
+    [
+        ("hstack", (1, 1), "cat", 0),
+        ("hstack", (2, 2), "cat", 1),
+        ("vstack", (2, 2), "cat", 0),
+        ("row_stack", (2, 2), "cat", 0),
+        ("vstack", (1, 1), "stack", 0),
+        ("vstack", (1, 2), "torch.vstack", None),  # vectors beside matrices: what PyTorch makes of them
+        ("dstack", (2, 2), "torch.dstack", None),
+    ],
+)
+@pytest.mark.parametrize(("framework", "home"), [("torch", "torch"), ("mindspore", "mindspore.ops")])
+def test_stacks_are_concatenations(framework, home, name, numbers, operation, dim):
+    tensors = Nest("list", tuple((str(place), TensorRef(number)) for place, number in enumerate(numbers)))
+    call = Call(1, Site(Kind.API, f"{home}.{name}", 0), None, (tensors,), {}, TensorRef(20))
+    found = meaning_of(call, framework, SPECS.__getitem__)
+    assert (found.operation, found.arguments.get("dim")) == (operation, dim)
 
 
 def test_rows_may_call_what_is_listed_and_nothing_else():
