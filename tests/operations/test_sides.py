@@ -145,3 +145,56 @@ def test_values_that_were_not_kept_have_no_summands():
     found = recomputation(g1=A, g2=A)
     left = Values(lambda number: None, found.values[0].spec)
     assert Recomputation(found.sides, (left, left)).summands(0, 1, [2]) is None
+
+
+# --- makers and precision -----------------------------------------------------------------------------------------------
+
+
+def nested(inner, outer):
+    """Tensor 11 is the result of one call inside of another; tensor 10 is what both take."""
+    calls = [
+        Call(2, Site(Kind.API, inner, 0), 1, (TensorRef(10),), {}, TensorRef(11), order=1),
+        Call(1, Site(Kind.API, outer, 0), None, (TensorRef(10),), {}, TensorRef(11), order=2),
+    ]
+    return side(calls)
+
+
+@pytest.mark.parametrize(
+    ("inner", "outer", "expected"),
+    [
+        ("torch.exp", "torch.tanh", 2),  # the innermost
+        ("mine.exp", "torch.tanh", 1),  # the next around it whose meaning can be told
+        ("mine.exp", "mine.tanh", 2),
+    ],
+)
+def test_the_maker_of_a_value_is_the_innermost_call_that_means_something(inner, outer, expected):
+    found = nested(inner, outer)
+    assert found.maker(11).id == expected
+    assert found.maker(10) is None
+    assert found.around(found.maker(11)) is (found.calls[1] if expected == 2 else None)
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "unit"),
+    [
+        ("matmul", {}, 0.0),
+        ("matmul", {"reduced_f32": ["onednn_matmul"]}, 2.0**-11),
+        ("matmul", {"reduced_f32": ["onednn_matmul"], "float32_matmul": "medium"}, 2.0**-8),
+        ("matmul", {"reduced_f32": ["matmul"]}, 0.0),  # of an accelerator; this is on the host
+        ("matmul", {"reduced_f32": ["onednn_convolution"]}, 0.0),
+        ("conv1d", {"reduced_f32": ["onednn_convolution"]}, 2.0**-11),
+        ("matmul", {"reduced_f32": "onednn_matmul"}, 0.0),  # no list: written by another tool
+    ],
+)
+@pytest.mark.parametrize("of_call", [True, False])
+def test_the_unit_that_a_run_allowed_operands_to_be_rounded_to(name, settings, unit, of_call):
+    """By settings of the call or else of the journal."""
+    product = Call(
+        1, Site(Kind.API, f"torch.{name}", 0), None, (TensorRef(10), TensorRef(11)), {}, TensorRef(12), order=1,
+        precision=settings if of_call else {},
+    )  # fmt: skip
+    shape = (2, 2, 2)
+    found = Side(
+        "torch", [product], lambda number: Tensor(number, Spec("f32", shape)), precision={} if of_call else settings
+    )
+    assert found.operand_unit(product, found.meaning(product)) == unit
