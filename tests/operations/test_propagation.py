@@ -148,3 +148,15 @@ def test_own_rounding(function, operands, units):
         assert found is None or not bool(found.any())
     else:
         torch.testing.assert_close(found, U * units(result), rtol=2e-3, atol=0.0)
+
+
+@pytest.mark.parametrize("error", [None, 1e-3])
+def test_the_gradient_of_a_sampled_volume_has_the_error_of_what_comes_back(error):
+    sent, volume, grid = normal(1, 2, 2, 2, 2), normal(1, 2, 3, 3, 3), positive(1, 2, 2, 2, 3)
+    with RunningError(U, U) as errors:
+        if error is not None:
+            errors.add(sent, torch.full_like(sent, error))
+        image, places = torch.ops.aten.grid_sampler_3d_backward(sent, volume, grid, 0, 0, False, [True, True])
+    for result in (image, places):
+        least = float(errors.of(result).min())
+        assert least >= error if error is not None else 0 < least < 1e-4

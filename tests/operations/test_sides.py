@@ -198,3 +198,24 @@ def test_the_unit_that_a_run_allowed_operands_to_be_rounded_to(name, settings, u
         "torch", [product], lambda number: Tensor(number, Spec("f32", shape)), precision={} if of_call else settings
     )
     assert found.operand_unit(product, found.meaning(product)) == unit
+
+
+def test_a_slice_begins_with_what_was_made_of_numbers():
+    """Those were not recorded: the tensor is taken as it is, and nothing fails for it."""
+    made = Call(1, Site(Kind.API, "torch.tensor", 0), None, (), {}, TensorRef(10), order=1)
+    unknown = Call(2, Site(Kind.API, "mine.exp", 0), None, (TensorRef(10),), {}, TensorRef(12), order=2)
+    found = side([made, unknown, call(3, "tanh", 10, 11), call(4, "tanh", 12, 13)])
+    part = found.slice(11, set())
+    assert ([item.id for item in part.calls], part.edge, part.failure) == ([3], (10,), "")
+    assert found.slice(13, set()).failure == "mine.exp is not among the operations that can be recomputed"
+
+
+def test_a_slice_ends_at_values_that_were_compared_and_has_each_call_once():
+    calls = [call(1, "exp", 10, 11), call(2, "tanh", 11, 12), call(3, "sin", 11, 13)]
+    both = Call(
+        4, Site(Kind.API, "torch.Tensor.add", 4), None, (TensorRef(12), TensorRef(13)), {}, TensorRef(14), order=4
+    )
+    found = side([*calls, both])
+    whole, part = found.slice(14, set()), found.slice(14, {11, 14})
+    assert ([item.id for item in whole.calls], whole.edge) == ([1, 2, 3, 4], (10,))
+    assert ([item.id for item in part.calls], part.edge) == ([2, 3, 4], (11,))
