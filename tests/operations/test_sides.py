@@ -219,3 +219,10 @@ def test_a_slice_ends_at_values_that_were_compared_and_has_each_call_once():
     whole, part = found.slice(14, set()), found.slice(14, {11, 14})
     assert ([item.id for item in whole.calls], whole.edge) == ([1, 2, 3, 4], (10,))
     assert ([item.id for item in part.calls], part.edge) == ([2, 3, 4], (11,))
+
+
+def test_a_slice_begins_with_the_original_of_a_copy():
+    """Tensor 21 came about unseen, with the bits of 11, which was compared."""
+    calls = [call(1, "exp", 10, 11), call(2, "tanh", 21, 12)]
+    part = side(calls, {11: "same", 21: "same"}).slice(12, {11})
+    assert ([item.id for item in part.calls], part.edge, part.copies) == ([2], (11,), {21: 11})
