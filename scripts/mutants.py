@@ -161,10 +161,11 @@ def explained_in(path: Path, root: Path) -> list[dict[str, str]]:
     return entries
 
 
-def is_explained(entries: Iterable[Mapping[str, str]], path: str, before: str, after: str) -> bool:
+def is_explained(entries: Iterable[Mapping[str, str]], path: str, function: str, before: str, after: str) -> bool:
     """True if an entry is about this change; one without `after` is about every change of its line."""
     return any(
         entry["path"] == path
+        and entry.get("function", function) == function
         and entry["before"].strip() == before.strip()
         and entry.get("after", after).strip() == after.strip()
         for entry in entries
@@ -197,7 +198,7 @@ def judged(
         "path": mutation.path, "line": mutation.line, "function": mutation.function, "kind": mutation.kind, "room": room,
         "before": before, "after": after, "outcome": "explained", "tests": 0, "seconds": 0.0,
     }  # fmt: skip
-    if is_explained(explanations, mutation.path, before, after):
+    if is_explained(explanations, mutation.path, mutation.function, before, after):
         return result
     began = time.monotonic()
     where = f"{mutation.path}|{mutation.function}"

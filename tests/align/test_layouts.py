@@ -6,6 +6,7 @@ from sides import Maker, noise
 
 from twintrace.align.layouts import fits, layout_between, mirrored
 from twintrace.model.pairs import Layout
+from twintrace.model.tensors import Spec, Tensor
 
 
 def tensor(array: np.ndarray, **kept: bool):
@@ -92,3 +93,60 @@ def test_around_products_the_last_two_axes_are_exchanged():
     right = np.ascontiguousarray(left.transpose(0, 1, 3, 2))
 
     assert layout_between(tensor(left), tensor(right), "matmul") == Layout((0, 1, 3, 2))
+
+
+def shaped(*shape):
+    return Tensor(0, Spec("f32", shape))
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "operation", "axes"),
+    [
+        ((4, 5, 4), (4, 4, 5), "", (0, 2, 1)),
+        ((5, 4, 4), (4, 5, 4), "", (1, 0, 2)),
+        ((5, 4, 4), (4, 4, 5), "", (2, 1, 0)),
+        ((2, 4, 4, 6), (2, 4, 6, 4), "", (0, 3, 1, 2)),  # channels last
+        ((2, 4, 4, 6), (2, 4, 6, 4), "matmul", (0, 1, 3, 2)),  # nobody has channels there
+        ((2, 6, 4, 4), (2, 4, 6, 4), "", (0, 2, 3, 1)),
+        ((2, 6, 4, 4), (2, 4, 6, 4), "softmax", (0, 2, 1, 3)),  # heads and positions
+        ((4, 5, 6, 4), (4, 6, 5, 4), "", (0, 2, 1, 3)),
+        ((4, 4, 5, 6), (4, 4, 6, 5), "", (0, 1, 3, 2)),
+        ((8, 3, 3, 3), (3, 3, 3, 8), "", (3, 2, 0, 1)),  # a convolution's weight
+        ((3, 3, 3, 8), (8, 3, 3, 3), "", (2, 3, 1, 0)),
+        ((3, 8, 3, 3), (8, 3, 3, 3), "", (1, 0, 2, 3)),
+        ((2, 4, 4, 4, 6), (2, 4, 4, 6, 4), "", (0, 4, 1, 2, 3)),
+        ((2, 4, 4, 6, 4), (2, 4, 4, 4, 6), "", (0, 2, 3, 4, 1)),
+        ((8, 3, 3, 3, 3), (3, 3, 3, 3, 8), "", (4, 3, 0, 1, 2)),
+        ((3, 3, 3, 3, 8), (8, 3, 3, 3, 3), "", (2, 3, 4, 1, 0)),
+        ((2, 3, 4, 5, 6, 7), (7, 2, 3, 4, 5, 6), "", (1, 2, 3, 4, 5, 0)),
+        ((2, 3, 4, 5, 6, 7, 8), (8, 2, 3, 4, 5, 6, 7), "", None),  # too many orders to try
+    ],
+)
+def test_of_several_orders_that_fit_the_one_that_frameworks_use(left, right, operation, axes):
+    found = layout_between(shaped(*left), shaped(*right), operation)
+    assert found == (None if axes is None else Layout(axes))
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "layout", "expected"),
+    [
+        ((4, 5), (5, 4), Layout((1, 0)), True),
+        ((4, 5), (5, 4), Layout(), False),
+        ((4, 5), (4, 5), Layout((1, 0)), False),
+        ((4, 5), (20,), Layout(None, True), True),
+        ((4, 5), (21,), Layout(None, True), False),
+        ((4, 5), (5, 4, 1), Layout((1, 0)), False),
+        ((4, 5), (5, 4, 1), Layout((1, 0, 2), True), True),
+    ],
+)
+def test_a_layout_fits_or_does_not(left, right, layout, expected):
+    assert fits(shaped(*left), shaped(*right), layout) is expected
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "expected"),
+    [((8, 5, 10), (40, 10), True), ((40, 10), (8, 5, 10), True), ((8, 5, 10), (50, 8), False), ((8, 5, 10), (8, 50), True),
+     ((8, 5, 10), (8, 10, 6), False), ((6, 4), (4, 3, 2), False)],
+)  # fmt: skip
+def test_neighbouring_axes_may_be_folded(left, right, expected):
+    assert (layout_between(shaped(*left), shaped(*right)) == Layout(None, True)) is expected

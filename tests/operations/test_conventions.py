@@ -3,11 +3,15 @@
 import numpy as np
 import pytest
 
+from twintrace.model.records import Call
+from twintrace.model.sites import Kind, Site
 from twintrace.model.tensors import Spec
+from twintrace.model.values import Nest, TensorRef
 from twintrace.operations import conventions
 from twintrace.operations.conventions import Context, index, overhang, same_sides, sides, spread
 from twintrace.operations.meanings import Operand
 from twintrace.operations.rows import NotTold
+from twintrace.operations.telling import meaning_of
 
 SPECS = {
     0: Spec("f32", ()), 1: Spec("f32", (5,)), 2: Spec("f32", (4, 6)), 3: Spec("f32", (2, 3, 4)), 4: Spec("bf16", (2, 3, 7, 8)),
@@ -262,6 +266,41 @@ def test_the_padding_of_same_gives_a_cell_for_each_step(size, width, step):
     [(before, behind)] = same_sides((size,), (width,), (step,), (1,))
     assert behind - before in (0, 1)
     assert (size + before + behind - width) // step + 1 == -(-size // step)
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "known"),
+    [
+        (Kind.API, "torch.special.zeta", True),
+        (Kind.SAVE, "torch.special.zeta", False),  # a value that was saved under the name of a function
+        (Kind.API, "zeta", False),
+        (Kind.API, "torch.optim.swa_utils.zeta", False),
+    ],
+)
+def test_only_functions_of_pytorch_mean_themselves(kind, name, known):
+    call = Call(1, Site(kind, name, 0), None, (TensorRef(1), TensorRef(1)), {}, TensorRef(2))
+    found = meaning_of(call, "torch", {1: SPECS[1], 2: SPECS[1]}.__getitem__)
+    assert (found is not None) is known
+
+
+@pytest.mark.parametrize(
+    ("name", "numbers", "operation", "dim"),
+    [
+        ("hstack", (1, 1), "cat", 0),
+        ("hstack", (2, 2), "cat", 1),
+        ("vstack", (2, 2), "cat", 0),
+        ("row_stack", (2, 2), "cat", 0),
+        ("vstack", (1, 1), "stack", 0),
+        ("vstack", (1, 2), "torch.vstack", None),  # vectors beside matrices: what PyTorch makes of them
+        ("dstack", (2, 2), "torch.dstack", None),
+    ],
+)
+@pytest.mark.parametrize(("framework", "home"), [("torch", "torch"), ("mindspore", "mindspore.ops")])
+def test_stacks_are_concatenations(framework, home, name, numbers, operation, dim):
+    tensors = Nest("list", tuple((str(place), TensorRef(number)) for place, number in enumerate(numbers)))
+    call = Call(1, Site(Kind.API, f"{home}.{name}", 0), None, (tensors,), {}, TensorRef(20))
+    found = meaning_of(call, framework, SPECS.__getitem__)
+    assert (found.operation, found.arguments.get("dim")) == (operation, dim)
 
 
 def test_rows_may_call_what_is_listed_and_nothing_else():

@@ -43,7 +43,7 @@ EXACT = {
     "addcmul": (lambda x, y, z: torch.addcmul(x, y, z, value=2), X, Y, Z),
     "addcdiv": (lambda x, y, z: torch.addcdiv(x, y, z, value=2), X, Y, P),
     "sum": (lambda x: x.sum(1), ROWS), "mean": (lambda x: x.mean(1), ROWS), "cumsum": (lambda x: x.cumsum(1), ROWS),
-    "prod": (lambda x: x.prod(1), positive(3, 4)),
+    "prod": (lambda x: x.prod(1), positive(3, 4)), "cumprod": (lambda x: x.cumprod(1), positive(3, 4)),
     "mm": (torch.mm, ROWS, normal(4, 2)), "bmm": (torch.bmm, normal(2, 3, 4), normal(2, 4, 2)), "outer": (torch.outer, X, Y[:2]),
     "addmm": (lambda x, y, z: torch.addmm(x, y, z, beta=2, alpha=3), normal(2), ROWS, normal(4, 2)),
     "linear": (F.linear, ROWS, normal(2, 4), normal(2)),
@@ -67,6 +67,8 @@ WIDER = {
     "logsumexp": (lambda x: x.logsumexp(1), 2.5, ROWS), "softmax": (lambda x: x.softmax(1), 8.0, ROWS),
     "log_softmax": (lambda x: x.log_softmax(1), 5.0, ROWS), "var": (lambda x: x.var(1), 2.5, ROWS),
     "std": (lambda x: x.std(1), 2.5, ROWS),
+    "sort": (lambda x: x.sort(1).values, 3.0, ROWS), "topk": (lambda x: x.topk(2, 1).values, 3.0, ROWS),
+    "median": (lambda x: x.median(1).values, 3.0, ROWS), "cummax": (lambda x: x.cummax(1).values, 3.0, ROWS),
     "norm": (lambda x: x.norm(dim=1), 2.0, ROWS), "cdist": (torch.cdist, 2.0, ROWS, normal(2, 4)),
     "elu": (F.elu, 20.0, X), "leaky_relu": (lambda x: F.leaky_relu(x, 0.1), 17.0, X), "hardswish": (F.hardswish, 5.0, P),
     "layer_norm": (lambda x, w, b: F.layer_norm(x, (4,), w, b), 5.0, ROWS, normal(4), normal(4, seed=4)),
@@ -127,6 +129,14 @@ def test_errors_are_carried_by_no_more_than_a_multiple(name):
         (lambda x: x.reshape(2, 3).T, (X,), None),
         (lambda x: x.amax(), (X,), None),
         (lambda x: x[HERE], (X,), None),
+        (lambda x: x.sort().values, (X,), None),
+        (lambda x: x.mul(9).long().cumsum(0), (X,), None),  # integers are exact
+        (lambda x: x.mul(9).long().sum(), (X,), None),
+        (lambda x: x.mul(9).long().cumprod(0), (X,), None),
+        (lambda x: x.cumsum(0), (X,), lambda y: 3 * math.sqrt(6) * X.abs().cumsum(0) + y.abs()),
+        (lambda x: x.cumprod(0), (X,), lambda y: 6 * y.abs()),
+        (lambda x: x.prod(), (X,), lambda y: 6 * y.abs()),
+        (lambda x: x.mean(1), (ROWS,), lambda y: (3 * math.sqrt(4) * ROWS.abs().sum(1) + y.abs()) / 4 + y.abs()),
     ],
 )
 def test_own_rounding(function, operands, units):
@@ -138,3 +148,15 @@ def test_own_rounding(function, operands, units):
         assert found is None or not bool(found.any())
     else:
         torch.testing.assert_close(found, U * units(result), rtol=2e-3, atol=0.0)
+
+
+@pytest.mark.parametrize("error", [None, 1e-3])
+def test_the_gradient_of_a_sampled_volume_has_the_error_of_what_comes_back(error):
+    sent, volume, grid = normal(1, 2, 2, 2, 2), normal(1, 2, 3, 3, 3), positive(1, 2, 2, 2, 3)
+    with RunningError(U, U) as errors:
+        if error is not None:
+            errors.add(sent, torch.full_like(sent, error))
+        image, places = torch.ops.aten.grid_sampler_3d_backward(sent, volume, grid, 0, 0, False, [True, True])
+    for result in (image, places):
+        least = float(errors.of(result).min())
+        assert least >= error if error is not None else 0 < least < 1e-4

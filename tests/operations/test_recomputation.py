@@ -213,3 +213,18 @@ def test_what_came_in_is_gone_below_eight_units_of_the_result(dtype, unit):
     assert recomputation.is_visible(10 * unit, part, {}) is True
     assert recomputation.is_visible(7 * unit, part, {}) is False
     assert recomputation.is_visible(None, part, {}) is False
+
+
+def test_a_result_is_computed_of_what_was_recorded():
+    side, values = one_side(3.0, "same", dtype="f32")
+    known = {number: values(number).float().numpy() for number in (X, W)} | {SCALED: np.full((2, 4), 5.0, np.float32)}
+    values = Values(known.get, values.spec)
+    recomputation = Recomputation((side, side), (values, values))
+    first, second = side.calls
+    found, recorded = recomputation.computed(0, first, SCALED)
+    assert torch.equal(found, values(W))
+    assert torch.equal(recorded, values(SCALED))
+    assert recomputation.computed(0, first, RESULT) is None  # it makes another value
+    assert recomputation.computed(0, second, RESULT) is None  # which was not kept
+    unknown = Call(9, Site(Kind.API, "mine.mul", 9), None, (TensorRef(X),), {}, TensorRef(SCALED), order=9)
+    assert recomputation.computed(0, unknown, SCALED) is None

@@ -145,3 +145,84 @@ def test_values_that_were_not_kept_have_no_summands():
     found = recomputation(g1=A, g2=A)
     left = Values(lambda number: None, found.values[0].spec)
     assert Recomputation(found.sides, (left, left)).summands(0, 1, [2]) is None
+
+
+# --- makers and precision -----------------------------------------------------------------------------------------------
+
+
+def nested(inner, outer):
+    """Tensor 11 is the result of one call inside of another; tensor 10 is what both take."""
+    calls = [
+        Call(2, Site(Kind.API, inner, 0), 1, (TensorRef(10),), {}, TensorRef(11), order=1),
+        Call(1, Site(Kind.API, outer, 0), None, (TensorRef(10),), {}, TensorRef(11), order=2),
+    ]
+    return side(calls)
+
+
+@pytest.mark.parametrize(
+    ("inner", "outer", "expected"),
+    [
+        ("torch.exp", "torch.tanh", 2),  # the innermost
+        ("mine.exp", "torch.tanh", 1),  # the next around it whose meaning can be told
+        ("mine.exp", "mine.tanh", 2),
+    ],
+)
+def test_the_maker_of_a_value_is_the_innermost_call_that_means_something(inner, outer, expected):
+    found = nested(inner, outer)
+    assert found.maker(11).id == expected
+    assert found.maker(10) is None
+    assert found.around(found.maker(11)) is (found.calls[1] if expected == 2 else None)
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "unit"),
+    [
+        ("matmul", {}, 0.0),
+        ("matmul", {"reduced_f32": ["onednn_matmul"]}, 2.0**-11),
+        ("matmul", {"reduced_f32": ["onednn_matmul"], "float32_matmul": "medium"}, 2.0**-8),
+        ("matmul", {"reduced_f32": ["matmul"]}, 0.0),  # of an accelerator; this is on the host
+        ("matmul", {"reduced_f32": ["onednn_convolution"]}, 0.0),
+        ("conv1d", {"reduced_f32": ["onednn_convolution"]}, 2.0**-11),
+        ("matmul", {"reduced_f32": "onednn_matmul"}, 0.0),  # no list: written by another tool
+    ],
+)
+@pytest.mark.parametrize("of_call", [True, False])
+def test_the_unit_that_a_run_allowed_operands_to_be_rounded_to(name, settings, unit, of_call):
+    """By settings of the call or else of the journal."""
+    product = Call(
+        1, Site(Kind.API, f"torch.{name}", 0), None, (TensorRef(10), TensorRef(11)), {}, TensorRef(12), order=1,
+        precision=settings if of_call else {},
+    )  # fmt: skip
+    shape = (2, 2, 2)
+    found = Side(
+        "torch", [product], lambda number: Tensor(number, Spec("f32", shape)), precision={} if of_call else settings
+    )
+    assert found.operand_unit(product, found.meaning(product)) == unit
+
+
+def test_a_slice_begins_with_what_was_made_of_numbers():
+    """Those were not recorded: the tensor is taken as it is, and nothing fails for it."""
+    made = Call(1, Site(Kind.API, "torch.tensor", 0), None, (), {}, TensorRef(10), order=1)
+    unknown = Call(2, Site(Kind.API, "mine.exp", 0), None, (TensorRef(10),), {}, TensorRef(12), order=2)
+    found = side([made, unknown, call(3, "tanh", 10, 11), call(4, "tanh", 12, 13)])
+    part = found.slice(11, set())
+    assert ([item.id for item in part.calls], part.edge, part.failure) == ([3], (10,), "")
+    assert found.slice(13, set()).failure == "mine.exp is not among the operations that can be recomputed"
+
+
+def test_a_slice_ends_at_values_that_were_compared_and_has_each_call_once():
+    calls = [call(1, "exp", 10, 11), call(2, "tanh", 11, 12), call(3, "sin", 11, 13)]
+    both = Call(
+        4, Site(Kind.API, "torch.Tensor.add", 4), None, (TensorRef(12), TensorRef(13)), {}, TensorRef(14), order=4
+    )
+    found = side([*calls, both])
+    whole, part = found.slice(14, set()), found.slice(14, {11, 14})
+    assert ([item.id for item in whole.calls], whole.edge) == ([1, 2, 3, 4], (10,))
+    assert ([item.id for item in part.calls], part.edge) == ([2, 3, 4], (11,))
+
+
+def test_a_slice_begins_with_the_original_of_a_copy():
+    """Tensor 21 came about unseen, with the bits of 11, which was compared."""
+    calls = [call(1, "exp", 10, 11), call(2, "tanh", 21, 12)]
+    part = side(calls, {11: "same", 21: "same"}).slice(12, {11})
+    assert ([item.id for item in part.calls], part.edge, part.copies) == ([2], (11,), {21: 11})

@@ -16,6 +16,7 @@ from twintrace.operations.audits import Audit, audit  # noqa: E402
 from twintrace.operations.evaluation import Gradients, Values  # noqa: E402
 from twintrace.operations.rounding import RunningError  # noqa: E402
 from twintrace.operations.scores import judge_result, precision_of  # noqa: E402
+from twintrace.operations.simulation import rounded_steps  # noqa: E402
 
 pytestmark = pytest.mark.needs_torch
 NAMES = {torch.bfloat16: "bf16", torch.float16: "f16", torch.int64: "i64"}
@@ -239,3 +240,14 @@ def test_zeros_without_memory_are_exact() -> None:
         errors.add(torch._efficientzerotensor((2,)), torch.ones(2))
 
     assert errors.of(torch._efficientzerotensor((2,))) is None
+
+
+@pytest.mark.parametrize(("number", "held"), [(0.1, 0.10009765625), (3.14159, 3.14159), (1e-45, 1e-45)])
+def test_numbers_below_one_are_held_in_16_bits_where_each_step_is(number: float, held: float) -> None:
+    """Factors of 0.1; not larger ones, nor an epsilon that would become zero."""
+    x = torch.linspace(1, 2, 500).bfloat16().double()
+    values = Values({1: x.float().numpy()}.get, lambda _: Spec("bf16", (500,)))
+    meaning = Meaning("mul", {"input": Operand(1), "other": number}, {2: 0})
+    found = rounded_steps(meaning, values, None, "bf16").results[2]
+    assert torch.equal(found, (x * held).bfloat16().double())
+    assert not torch.equal((x * 0.1).bfloat16(), (x * 0.10009765625).bfloat16())

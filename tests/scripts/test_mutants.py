@@ -122,6 +122,15 @@ def test_every_explanation_is_about_a_line_that_is_there(scripts):
     assert all(len(entry["why"]) > 20 for entry in entries)
 
 
+def test_an_explanation_is_about_its_function_and_its_change(scripts):
+    entry = {"path": "a.py", "function": "f", "before": "continue", "after": "pass", "why": "a shortcut"}
+    assert scripts[1].is_explained([entry], "a.py", "f", "continue", "pass")
+    assert not scripts[1].is_explained([entry], "a.py", "g", "continue", "pass")
+    assert not scripts[1].is_explained([entry], "b.py", "f", "continue", "pass")
+    assert not scripts[1].is_explained([entry], "a.py", "f", "continue", "break")
+    assert scripts[1].is_explained([{"path": "a.py", "before": "continue"}], "a.py", "g", "continue", "break")
+
+
 def test_an_explanation_of_a_line_that_is_gone_is_an_error(scripts, tmp_path):
     (tmp_path / "a.py").write_text("x = 1\n")
     (tmp_path / "mutants.toml").write_text('[[equivalent]]\npath = "a.py"\nbefore = "x = 3"\nwhy = "it is gone"\n')

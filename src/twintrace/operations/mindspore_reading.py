@@ -21,7 +21,7 @@ from .mindspore_names import ALIASES, OPERATORS, PRIMITIVES, ROWS, SAME
 from .reading import Recorded
 from .rows import NotTold, Row, signature_of
 from .torch_names import QUESTIONS
-from .torch_reading import read_named
+from .torch_reading import read_named, stacked
 
 Special = Callable[[Recorded], Meaning]
 SPECIAL: dict[str, Special] = {}
@@ -331,13 +331,4 @@ def _squeeze(recorded: Recorded) -> Meaning:
 
 @_special("vstack", "hstack", "dstack", "column_stack", "row_stack")
 def _stacks(recorded: Recorded) -> Meaning:
-    tensors = recorded.args[0] if recorded.args else next(iter(recorded.kwargs.values()))
-    ranks = [recorded.context.rank(tensor) for tensor in tensors]
-    last = recorded.name.rpartition(".")[2]
-    if last == "hstack":
-        return recorded.meaning("cat", {"tensors": tensors, "dim": 1 if ranks[0] > 1 else 0})
-    if last in ("vstack", "row_stack") and min(ranks) > 1:
-        return recorded.meaning("cat", {"tensors": tensors, "dim": 0})
-    if last in ("vstack", "row_stack") and max(ranks) == 1:
-        return recorded.meaning("stack", {"tensors": tensors, "dim": 0})
-    return recorded.meaning(f"torch.{last}", {"0": tensors})
+    return stacked(recorded, recorded.args[0] if recorded.args else next(iter(recorded.kwargs.values())))

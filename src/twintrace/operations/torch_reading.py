@@ -14,7 +14,6 @@ from dataclasses import replace
 from typing import Any
 
 from ..model.records import Call
-from ..model.sites import Kind
 from ..model.values import Nest
 from .conventions import given
 from .meanings import Meaning, Operand, SpecOf
@@ -114,7 +113,7 @@ def as_it_stands(recorded: Recorded, home: str, name: str, overload: str) -> Mea
     where = homes.get(home, "torch" if home == "torch" else f"torch.{home}")
     if name in _BY_LAYOUT:
         raise NotTold("it depends on how its operand lies in memory, or runs in one precision only")
-    if not home or recorded.call.site.kind is Kind.SAVE:
+    if not home:
         raise NotTold("not PyTorch's")
     if home == "torch" and recorded.name.count(".") > 1 and not recorded.name.startswith("torch._V"):
         raise NotTold("neither a function nor a method")  # torch.optim, torch.distributed, torch.nn.utils …
@@ -311,10 +310,13 @@ def _pool_with_indices(recorded: Recorded) -> Meaning:
 
 @_special("hstack", "vstack", "dstack", "row_stack", "column_stack")
 def _stacks(recorded: Recorded) -> Meaning:
-    """Along an axis that vectors do not have: told where they have it."""
-    tensors = _bound(recorded, "hstack(tensors)")["tensors"]
+    return stacked(recorded, _bound(recorded, "hstack(tensors)")["tensors"])
+
+
+def stacked(recorded: Recorded, tensors: Any) -> Meaning:
+    """Tensors put together along an axis that vectors do not have: told where they have it."""
     ranks = [recorded.context.rank(tensor) for tensor in tensors]
-    last = _last(recorded)
+    last = recorded.name.rpartition(".")[2]
     if last == "hstack":
         return recorded.meaning("cat", {"tensors": tensors, "dim": 1 if ranks[0] > 1 else 0})
     if last in ("vstack", "row_stack") and min(ranks) > 1:
