@@ -38,6 +38,7 @@ OPTIONAL: Mapping[str, str] = {
     "plans.py": "as for digests.py: steps are followed where values wait on a device",
     "checks.py": "as for plans.py: what of each event is compared, written out",
     "drafts.py": "as for plans.py: the events of a step that others follow",
+    "layers.py": "as for plans.py: layers whose inside need not be looked at",
     "wiring.py": "as for plans.py: hooks that every step puts on its graph",
     "modules.py:end": "as for plans.py: a call's end is told to the draft of a plan as well",
     "modules.py:written_by": "as for writes.py: what is written to",

@@ -129,6 +129,30 @@ def raises_inside(run, i, rec):
     run.update()
 
 
+def _keep_no_weight(tensor):
+    """What is saved for the backward pass, but for the weight of a linear layer, whose call fails."""
+    if tensor.shape in ((8, 16), (16, 8)):
+        raise RuntimeError("out of memory")
+    return tensor
+
+
+def breaks(run, i, rec):
+    """A layer is entered as planned, and its call raises."""
+    keeping = torch.autograd.graph.saved_tensors_hooks(_keep_no_weight, lambda tensor: tensor)
+    with contextlib.suppress(RuntimeError), keeping if i == 3 else contextlib.nullcontext():
+        run.loss().backward()
+        run.update()
+
+
+def graphless(run, i, rec):
+    """A layer is entered as planned, and its call does not end so: no graph is made."""
+    with torch.set_grad_enabled(i != 3):
+        loss = run.loss()
+    if i != 3:
+        loss.backward()
+        run.update()
+
+
 def accumulates(run, i, rec):
     (run.loss() / 2).backward()
     if i % 2:
@@ -282,8 +306,8 @@ def freed(run, i, rec):
 
 
 SCENARIOS = [
-    plain, scheduled, branches, shapes, extra, fewer, raises, raises_inside, accumulates, swapped, rebound, aliases, written,
-    evaluates, twice, saves, thawed, precise, elsewhere, mixed, stirred, strange, shifted, hooked, freed,
+    plain, scheduled, branches, shapes, extra, fewer, raises, breaks, raises_inside, accumulates, graphless, swapped, rebound,
+    aliases, written, evaluates, twice, saves, thawed, precise, elsewhere, mixed, stirred, strange, shifted, hooked, freed,
 ]  # fmt: skip
 
 

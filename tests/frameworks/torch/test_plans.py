@@ -378,6 +378,24 @@ def test_what_a_plan_knows_to_be_written_to_is_copied_when_it_is_seen(stand_in, 
     assert counts[3] == counts[-1]
 
 
+def test_layers_of_torchs_own_and_their_calls_are_followed_as_one(stand_in, tmp_path, monkeypatch):
+    """Unless a mode of the user's has to see the calls."""
+    seen, run, counts = [], cases.Run("block"), []
+    leave = plans.Follower.leave_unit
+    monkeypatch.setattr(
+        plans.Follower, "leave_unit", lambda self, enter, *given: seen.append(enter.type) or leave(self, enter, *given)
+    )
+    with tt.record(tmp_path / "trace", run.net, level="mix", keep="fingerprint") as rec:
+        for i in range(cases.STEPS):
+            with torch.device("cpu") if i == 5 else contextlib.nullcontext():
+                cases.plain(run, i, rec)
+            rec.step()
+            counts.append(len(seen))
+    assert seen[:3] == ["LayerNorm", "Linear", "Linear"]
+    assert counts[4] - counts[3] == 6
+    assert counts[5] == counts[4]
+
+
 def test_the_mode_that_sees_writes_is_there_only_while_something_waits(stand_in, tmp_path):
     run = cases.Run("conv")
     stack = torch.overrides._get_current_function_mode_stack

@@ -33,7 +33,7 @@ from .quiet import quiet
 from .releases import HOOKS, gradient_edge, patch_engine
 from .updates import forget_updated
 from .wiring import register_quickly
-from .writes import Writes, leaves_arguments
+from .writes import Writes
 
 
 class TorchWatch:
@@ -54,7 +54,7 @@ class TorchWatch:
             grow=level is not Level.OP,
             eager=eager,
             may_be_off=self._writes.may_be_off,
-            leaves_arguments=leaves_arguments,
+            is_only_mode=self._calls.is_only_mode if self._calls else lambda: False,
         )
         self._compiled = CompiledRegions(sink, self._step_aside, eager=eager)
         self._undo: list[Callable[[], None]] = []

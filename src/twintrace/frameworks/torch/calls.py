@@ -31,6 +31,8 @@ from .updates import Updates
 _UNKNOWN = object()
 _tracing: Callable[[], Any] = torch._C._get_tracing_state
 _grad_enabled: Callable[[], bool] = torch.is_grad_enabled
+_modes: Callable[[], int] = torch._C._len_torch_function_stack
+_mode_at: Callable[[int], Any] = torch._C._get_function_stack_at
 
 
 class CallMode(TorchFunctionMode):
@@ -119,6 +121,10 @@ class Calls:
         yield self.enter()
         self._recording = object()
         yield self._end_recording
+
+    def is_only_mode(self) -> bool:
+        """Is there no other mode in this thread, which would have to see what is called?"""
+        return _modes() == 1 and _mode_at(0) is self._mode
 
     def _end_recording(self) -> None:
         self._recording = object()

@@ -167,9 +167,10 @@ class Event:
     """One thing that happened in a step that was recorded in full."""
 
     __slots__ = (
-        "after", "args", "buffers", "check", "depth", "hooked", "id", "kept", "key", "kind", "kwargs", "mark", "mutated",
-        "mutates", "name", "names", "only", "output", "parameters", "phase", "place", "posts", "precision", "pres", "pushed",
-        "run", "settings", "sight", "slots", "sort", "state", "text", "thread", "type", "whole", "written",
+        "after", "args", "buffers", "check", "depth", "hooked", "id", "is_layer", "kept", "key", "kind", "kwargs", "mark",
+        "mutated", "mutates", "name", "names", "only", "output", "parameters", "phase", "place", "posts", "precision",
+        "pres", "pushed", "run", "settings", "sight", "slots", "sort", "state", "text", "thread", "type", "unit", "whole",
+        "written",
     )  # fmt: skip
 
     def __init__(self, kind: int) -> None:
@@ -210,6 +211,10 @@ class Event:
         self.whole: tuple[int, type, Any] | None = None
         """The one hook of a call that is one node: the result that has it, its class, the hook."""
         self.mark: tuple[int, ...] = ()
+        self.is_layer = False
+        """Is it a call of one of torch's own layers (`layers.py`)?"""
+        self.unit: Any = None
+        """Where such a layer makes one call: a `layers.Unit`."""
         self.slots: list[Slots] = []
         """Of the hooks on the graph of a call."""
         self.run: tuple[Any, int, Event, Any] | None = None
@@ -331,13 +336,14 @@ class Draft:
         module: nn.Module | None = None,
         depth: int,
         pushed: tuple[str, int | None] | None = None,
+        is_layer: bool = False,
     ) -> None:
         """A call was reported, and the sink has taken it; `depth` modules are around it."""
         if self.spoiled:
             return
         event = Event(ENTER)
         event.sort, event.name, event.phase, event.mutates = call.kind, call.name, call.phase, mutates
-        event.id, event.depth, event.pushed = call.id, depth, pushed
+        event.id, event.depth, event.pushed, event.is_layer = call.id, depth, pushed, is_layer
         event.place = _place_of(caller())
         self._open.append(call.id)
         numbers = self._notebook.take()

@@ -23,6 +23,7 @@ from ..protocol import ModuleView, Open, Sink
 from .compiled import WAY_IN
 from .drafts import ANCHORS, HANDLERS, SCALARS, draft_of, parameter_slots
 from .gradients import Gradients, edges_of, next_sequence_number, unseen
+from .layers import LAYERS, Unit, leaves_arguments, written_by_layer
 from .patches import patch
 from .quiet import quiet
 from .releases import gradient_edge, is_compiling
@@ -162,14 +163,14 @@ class Modules:
         grow: bool = True,
         eager: bool = False,
         may_be_off: Callable[[nn.Module, Any], bool] = lambda module, args: False,
-        leaves_arguments: Callable[[nn.Module], bool] = lambda module: False,
+        is_only_mode: Callable[[], bool] = lambda: False,
     ) -> None:
         """`grow`: hook parameters that come or thaw later, too. Finding their nodes is a kernel, which level op would see.
 
-        `eager`: what is compiled runs uncompiled. `may_be_off`: need no mode see this call? `leaves_arguments`: does this module
-        never write to its arguments?
+        `eager`: what is compiled runs uncompiled. `may_be_off`: need no mode see this call? `is_only_mode`: is the mode that
+        reports calls the only one?
         """
-        self._may_be_off, self._leaves_arguments = may_be_off, leaves_arguments
+        self._may_be_off, self._is_only_mode = may_be_off, is_only_mode
         self._models, self._sink, self._gradients = models, sink, gradients
         self._follow_thread, self._grow, self._eager = follow_thread, grow, eager
         self._known: dict[int, tuple[nn.Module, ModuleView | None]] = {}
@@ -277,11 +278,15 @@ class Modules:
                     around = self.planner.around()
                     pushed = around[-1] if len(around) > call.state.depth else None
                     draft.entered(
-                        call, args, kwargs, view=view, module=_inside(module), depth=call.state.depth, pushed=pushed
-                    )
-            elif grad and event.id >= 0 and not self._leaves_arguments(module):
+                        call, args, kwargs, view=view, module=_inside(module), depth=call.state.depth, pushed=pushed,
+                        is_layer=type(module) in LAYERS,
+                    )  # fmt: skip
+            elif grad and event.id >= 0 and not leaves_arguments(module):
                 # Asked before the call, in case that it ends otherwise than planned.
                 edges = [(each, each.grad_fn, each.output_nr) for each in args if isinstance(each, Tensor)]
+            unit = None
+            if event is not None and event.unit is not None and not kwargs and self._is_unit(event.unit, module, args):
+                unit = event.unit
             follows = grad and (event.id >= 0 if event is not None else call is not None and call.wants_gradients)
             inputs = edges_of(call) if call is not None and follows else []
         if call is None and event is None:
@@ -289,12 +294,14 @@ class Modules:
         start = next_sequence_number()
         leave_thread = self._enter_thread()
         try:
-            if event is not None and not kwargs and self._may_be_off(module, args):
+            if unit is not None or (event is not None and not kwargs and self._may_be_off(module, args)):
                 with unseen():
                     output = original(module, *args)
             else:
                 output = original(module, *args, **kwargs)
         except BaseException as error:
+            if unit is not None and self.planner.follower is follower and follower.enter_call(unit):
+                end_without_result(sink, self.planner.reopen(unit.call, *unit.arguments(module, args)), error)
             end_without_result(sink, call or self.planner.reopen(event, args, kwargs), error)
             raise
         finally:
@@ -305,7 +312,10 @@ class Modules:
         with unseen():
             gradients = self._gradients if follows else None
             if event is not None:
-                if self.planner.follower is follower and follower.leave(event, args, kwargs, output, gradients):
+                if unit is not None:
+                    if self._leave_unit(follower, event, unit, module, args, output, gradients, start):
+                        return output
+                elif self.planner.follower is follower and follower.leave(event, args, kwargs, output, gradients):
                     return output
                 call = self.planner.reopen(event, args, kwargs)
                 inputs = _edges_before(edges_of(call), call, edges) if follows else []
@@ -315,6 +325,37 @@ class Modules:
 
     ANCHORS.add(_call.__code__)
     HANDLERS.add(_call.__code__)
+
+    def _is_unit(self, unit: Unit, module: nn.Module, args: Any) -> bool:
+        """Is it certain that this layer makes its one call, and need nobody else see that? What it writes to has been read then."""
+        forward: Any = type(module).forward
+        if not self._is_only_mode() or forward.__code__ is not unit.forward or not self.planner.follower.is_unit(unit):
+            return False
+        written = written_by_layer(module, args)
+        if written:
+            self._sink.before_write(written)
+        return written is not None
+
+    def _leave_unit(
+        self,
+        follower: Any,
+        event: Any,
+        unit: Unit,
+        module: nn.Module,
+        args: Any,
+        output: Any,
+        gradients: Gradients | None,
+        start: int,
+    ) -> bool:
+        """A layer that has made its one call has ended. False: not as planned; the call has been ended in full then."""
+        if self.planner.follower is not follower or not follower.enter_call(unit):
+            return False
+        done = follower.leave_unit(event, unit, args, output, gradients)
+        if done == 0:
+            call = self.planner.reopen(unit.call, *unit.arguments(module, args))
+            inputs = [] if gradients is None else edges_of(call)
+            end(self._sink, call, output, draft_of(self.planner), gradients, inputs, start)
+        return bool(done == 2)
 
     def _meet(self, module: nn.Module) -> tuple[nn.Module, ModuleView | None]:
         """A module that was not there when recording began: grown since, compiled from one of ours, or none of ours."""

@@ -64,6 +64,7 @@ from .drafts import (
     draft_of,
 )
 from .gradients import Gradients
+from .layers import Unit
 from .names import Api
 from .precision import precision
 from .wiring import hook_up, wire
@@ -219,8 +220,50 @@ class Follower:
         event = self.events[self.at] if self.at < self.size else enter
         return [inputs[place] for place in event.mutated] if event.kind == LEAVE and event.id == enter.id else inputs
 
-    def leave(self, enter: Event, args: Sequence[Any], kwargs: Any, output: Any, gradients: Gradients | None) -> bool:
-        """The call has ended. `gradients`: where its graph is hooked, None where gradients are off. False: not as planned."""
+    def is_unit(self, unit: Unit) -> bool:
+        """Do the next events say that a layer, which was just entered, makes its one call?"""
+        at = self.at
+        return at + 2 < self.size and self.events[at] is unit.call and self.events[at + 2] is unit.end
+
+    def enter_call(self, unit: Unit) -> bool:
+        """The layer that was just entered has made its call. False: nothing is followed any more."""
+        with self._lock:
+            if not self.is_unit(unit):
+                return False
+            self.at += 1
+            return True
+
+    def leave_unit(
+        self, enter: Event, unit: Unit, args: Sequence[Any], output: Any, gradients: Gradients | None
+    ) -> int:
+        """A layer has ended, whose call was entered. How many of the two, its call and itself, have ended as planned."""
+        with self._lock:
+            node: Any = output.grad_fn if gradients is not None else None
+            whole, hook = unit.left.whole, unit.hook
+            if hook is None or whole is None or gradients is None or type(node) is not whole[1]:
+                if not self.leave(unit.call, (), None, output, gradients):
+                    return 0
+                return 2 if self.leave(enter, args, None, output, gradients) else 1
+            if not self.leave(unit.call, (), None, output, gradients, is_hooked=True):
+                return 0
+            done = 2 if self.leave(enter, args, None, output, gradients, is_hooked=True) else 1
+            gradients.nodes.keep(node.register_hook(hook if done == 2 else whole[2]))  # type: ignore[attr-defined]
+            return done
+
+    def leave(
+        self,
+        enter: Event,
+        args: Sequence[Any],
+        kwargs: Any,
+        output: Any,
+        gradients: Gradients | None,
+        *,
+        is_hooked: bool = False,
+    ) -> bool:
+        """The call has ended. `gradients`: where its graph is hooked, None where gradients are off. False: not as planned.
+
+        `is_hooked`: somebody else sees to that.
+        """
         with self._lock:
             while True:
                 try:
@@ -233,7 +276,9 @@ class Follower:
                         if event.check(self, args, kwargs, output):
                             self._desk.retell(event, enter, output)
                         whole = event.whole
-                        if whole is not None and gradients is not None:
+                        if is_hooked:
+                            pass
+                        elif whole is not None and gradients is not None:
                             node: Any = (output if event.only else _results(event, output)[whole[0]]).grad_fn
                             if type(node) is not whole[1]:
                                 raise Departed

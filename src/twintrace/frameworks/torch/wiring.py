@@ -20,6 +20,7 @@ from ...model.records import Role
 from .checks import check_of_run
 from .drafts import Departed, Event, Script, Slots, parameter_slots
 from .gradients import Gradients, Hooked, unseen
+from .layers import Unit, find_units
 
 
 class Planner(Protocol):
@@ -64,13 +65,26 @@ def wire(script: Script, planner: Planner) -> None:
                     for slots, (position, _, total) in zip(alone, wanted, strict=True)
                 ]
                 event.posts.append((end, way, kinds, receivers))
+    find_units(script)
+    for event in script.events:
+        if event.unit is not None and event.unit.hook is None:
+            _hook_once(event.unit, planner)
     _find_runs(script)
+
+
+def _hook_once(unit: Unit, planner: Planner) -> None:
+    """One hook tells of the gradients of a layer and of its call, where both are one node."""
+    if unit.left.whole is not None and unit.end.whole is not None and unit.left.whole[1] is unit.end.whole[1]:
+        unit.slots = (*unit.left.slots[0], *unit.end.slots[0])
+        unit.hook = _hook(unit.slots, planner)
 
 
 def _find_runs(script: Script) -> None:
     """Give one check to the gradients that come together from one hook."""
     events = script.events
     owners = {key: slots for event in events for slots in event.slots for _, _, key in slots}
+    units = [event.unit for event in events if event.unit is not None]
+    owners |= {key: unit.slots for unit in units for _, _, key in unit.slots}
     at = 0
     while at < len(events):
         key, first = events[at].key, at

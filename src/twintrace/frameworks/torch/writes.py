@@ -18,68 +18,22 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
-from torch import Tensor, nn
-from torch.nn.modules import module as hooks_of_all
+from torch import nn
 from torch.overrides import TorchFunctionMode
 
 from ..protocol import Sink
 from . import digests
 from . import tensors as looking
 from .calls import without_modes
+from .layers import written_by_layer
 from .names import Api, arguments, describe
 from .patches import patch
 from .releases import is_compiling, patch_engine
 from .steps import on_steps
 
 _UNKNOWN = object()
-_LAYERS = frozenset(
-    getattr(nn, name)
-    for name in (
-        "Linear", "Conv1d", "Conv2d", "Conv3d", "ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d", "Embedding",
-        "LayerNorm", "RMSNorm", "GroupNorm", "BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "Dropout", "Identity", "Flatten",
-        "ReLU", "ReLU6", "LeakyReLU", "ELU", "GELU", "SiLU", "Hardswish", "Sigmoid", "Tanh", "Softmax", "LogSoftmax",
-        "MaxPool1d", "MaxPool2d", "MaxPool3d", "AvgPool1d", "AvgPool2d", "AvgPool3d",
-        "AdaptiveAvgPool1d", "AdaptiveAvgPool2d", "AdaptiveAvgPool3d",
-    )
-    if hasattr(nn, name)
-)  # fmt: skip
-"""Layers of torch's own that write to nothing but their buffers and, where they say `inplace`, their argument."""
-_PLAIN = (Tensor, nn.Parameter)
 _modes: Callable[[], int] = torch._C._len_torch_function_stack
 _mode_at: Callable[[int], Any] = torch._C._get_function_stack_at
-
-
-def leaves_arguments(layer: nn.Module) -> bool:
-    """Is this a layer that does not write to its arguments, and in which no code of the user's runs?"""
-    kept = layer.__dict__
-    return (
-        type(layer) in _LAYERS and not kept.get("inplace") and not kept["_forward_pre_hooks"] and "forward" not in kept
-    )
-
-
-def written_by_layer(layer: nn.Module, args: Any) -> list[Any] | None:
-    """Tensors that this call of a layer writes to; None where that is not known, because code of the user's may run in it."""
-    kept = layer.__dict__
-    if (
-        type(layer) not in _LAYERS
-        or kept["_forward_pre_hooks"]
-        or kept["_forward_hooks"]
-        or kept["_backward_pre_hooks"]
-        or kept["_backward_hooks"]
-        or hooks_of_all._global_forward_pre_hooks
-        or hooks_of_all._global_forward_hooks
-        or hooks_of_all._global_backward_pre_hooks
-        or hooks_of_all._global_backward_hooks
-        or "forward" in kept
-        or kept.get("_compiled_call_impl") is not None  # compiled for the modes that are on
-        or kept.get("max_norm") is not None  # of an embedding, whose weight is scaled
-    ):
-        return None
-    for value in args:
-        if type(value) not in _PLAIN:
-            return None
-    found = [buffer for buffer in kept["_buffers"].values() if buffer is not None] if kept["_buffers"] else []
-    return [*found, *args] if kept.get("inplace") else found
 
 
 class _WriteMode(TorchFunctionMode):
