@@ -62,7 +62,7 @@ HOMES = {
         "operations/recomputation.py",
         "operations/pullbacks.py",
         "operations/replay.py",
-        "operations/rounding.py",
+        "operations/rounding/",
         "operations/scores.py",
         "operations/simulation.py",
         "operations/workers.py",

@@ -2,7 +2,7 @@
 
 Three tests, each of which a right kernel passes (1 is the limit of each):
 
-    element   |y - f(x)| of every element, over u·|f(x)| plus the running error bound (`rounding.py`)
+    element   |y - f(x)| of every element, over u·|f(x)| plus the running error bound (`rounding/`)
     spread    root mean square of the error, over that of a random walk of the sums: products in TF32 are beyond it
     gain      part of the error that is a multiple of the result, whole or of one channel: a result times 0.999 in bf16
 
