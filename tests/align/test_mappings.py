@@ -148,3 +148,9 @@ def test_names_that_do_not_occur_have_no_effect():
     )
 
     assert names(align(mlp(), ported_mlp(), mapping=mapping)) == names(align(mlp(), ported_mlp()))
+
+
+def test_characters_that_yaml_refuses_are_told():
+    """Such an error has no line and no problem of its own, but a text."""
+    with pytest.raises(UsageError, match="not YAML: .*special characters are not allowed"):
+        loads("calls: \x00")
