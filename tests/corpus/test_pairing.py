@@ -25,7 +25,6 @@ pytestmark = pytest.mark.needs_torch
 GAPS = {
     "2-operands-where": "a comparison and its opposite are paired, and where() takes their operands by slot",
     "8-kernels-lstm": "the kernel of an LSTM and its cells by hand: a gradient is not told",
-    "12-gradients-custom-factor": "the difference is told one call after the custom backward",
 }
 """Ways that fall short, and why. One that does not any more has to go."""
 
