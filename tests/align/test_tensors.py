@@ -42,6 +42,27 @@ def test_operands_in_the_other_order_in_one_program(function, crosswise, off):
     assert found == ({"0": "1", "1": "0"} if crosswise else {"0": "0", "1": "1"})
 
 
+@pytest.mark.parametrize("opposite", [True, False])
+def test_what_is_chosen_from_in_the_other_order(opposite):
+    """The opposite condition is no partner; with the same one, another order is a difference."""
+    left, right = Maker("torch"), Maker("torch")
+    for made in (left, right):
+        x, y = (made.given(noise(4, WIDTH, seed=n)) for n in (0, 1))
+        turned = made is right
+        one, two = made.call("torch.tanh", [x], np.tanh(x.array)), made.call("torch.sin", [y], np.sin(y.array))
+        first = one.array > 0
+        chosen = np.where(first, one.array, two.array)
+        if turned and opposite:
+            first = ~first
+        elif turned:
+            chosen = np.where(first, two.array, one.array)
+        condition = made.given(first)
+        made.call("torch.where", [condition, two, one] if turned else [condition, one, two], chosen)
+
+    found = slots(beside(left, right), "torch.where#0", Part.INPUT)
+    assert found == ({"1": "2", "2": "1"} if opposite else {"0": "0", "1": "1", "2": "2"})
+
+
 def test_one_tensor_twice_is_not_exchanged():
     left, right = Maker("torch"), Maker("torch")
     for made in (left, right):

@@ -374,3 +374,24 @@ def test_a_call_in_a_backward_pass_of_its_own_counts_by_the_gradient_that_it_mak
             net(rand(3, 4)).square().mean().backward()
 
     assert compared(tmp_path, run).agree is (factor == 2.0)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_a_mistake_in_a_backward_pass_of_its_own_is_told_at_the_call_that_made_it(tmp_path, dtype):
+    """It is in the middle of the backward pass: what comes before it was judged by then, and what comes after it follows."""
+
+    def run(side, record):
+        net = Net(
+            lambda net, x: net.a(Doubled.apply(net.b(x).tanh(), 3.0 if side else 2.0)),
+            a=nn.Linear(4, 4),
+            b=nn.Linear(4, 4),
+        )
+        with record(net.to(dtype)):
+            net(rand(3, 4).to(dtype)).float().square().mean().backward()
+
+    found = compared(tmp_path, run)
+    assert found.code == 1
+    assert [call.site.name for side in found.first.calls for call in side] == ["torch.Tensor.mul"] * 2
+    told = verdict(found)
+    assert "step 0, backward" in told
+    assert "factor: 2.0 | 3.0" in told

@@ -105,8 +105,8 @@ class Mapper:
         both calls are of one function or class.
         """
         moved = self._moved_parameters(left, right) if named else None
-        if named and operation in COMMUTATIVE:
-            moved = self._exchanged_operands(left, right)
+        if named and (operation in COMMUTATIVE or operation == "where"):
+            moved = self._exchanged_operands(left, right, operation)
         if moved is not None:
             chosen = moved
         elif named and _same_slots(left, right):
@@ -188,16 +188,21 @@ class Mapper:
                 chosen.append(_Chosen(slot, same, "" if name == slot.slot else "the same parameter"))
         return chosen
 
-    def _exchanged_operands(self, left: Sequence[Slot], right: Sequence[Slot]) -> list[_Chosen] | None:
+    def _exchanged_operands(self, left: Sequence[Slot], right: Sequence[Slot], operation: str) -> list[_Chosen] | None:
         """Slots of a call of two operands that stand in the other order on the right; None if nothing says so.
 
         Of a sum it does not matter which comes first: one program has `x + y`, the other `y + x`. One operand is known in the
-        other's place, by its values or from elsewhere, and none in its own.
+        other's place, by its values or from elsewhere, and none in its own. Of `where` it is the two that are chosen from; then one
+        condition is the opposite of the other, and no partner of it.
         """
         (ours, results), (theirs, others) = (
             ([slot for slot in side if slot.part in IN], [slot for slot in side if slot.part in OUT])
             for side in (left, right)
         )
+        if operation == "where":
+            if not ours or not theirs or self._is_known(ours[0], theirs[0]):
+                return None  # the same condition: they choose from the wrong one
+            ours, theirs = ours[1:], theirs[1:]
         if not len(ours) == len(theirs) == 2 or len(results) != len(others):
             return None
         crosswise = list(zip(ours, reversed(theirs), strict=True))

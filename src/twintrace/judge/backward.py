@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from ..model.pairs import Layout, Part, TensorPair
 from ..model.records import Call
 from ..model.results import CallResult, Mistake, Status, TensorResult, Terms
+from ..model.sites import Phase
 from ..model.verdicts import Outcome
 from ..operations.sides import inputs_of, name_of, outputs_of
 from ..operations.traits import traits_of
@@ -535,9 +536,19 @@ class Gradients:
         return None
 
     def is_computed(self, item: TensorResult) -> bool:
-        """True if a gradient has the bits of results of kernels that were compared: level op records those of the backward pass."""
+        """True if a gradient has the bits of results that were compared: level op records the kernels of the backward pass, other
+        levels the calls of a custom one.
+        """
         prints = item.left.fingerprint or "", item.right.fingerprint or ""
-        return self._state.kernels_only and prints in self._state.left_behind
+        if prints not in self._state.left_behind:
+            return False
+        makers = (
+            side.maker(number)
+            for side, number in zip(self._state.sides, (item.pair.left, item.pair.right), strict=True)
+        )
+        return self._state.kernels_only or all(
+            maker is not None and maker.site.phase is Phase.RECOMPUTE for maker in makers
+        )
 
     def _leaf_gradient(self, item: TensorResult) -> Judged:
         """Standing of a gradient that no call is known to send back; at level op the kernels that computed it are calls."""

@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING
 
 from ..model.pairs import Alignment, Part, TensorPair
 from ..model.results import CallResult, Mistake, Status, TensorResult
+from ..model.sites import Phase
 from ..model.verdicts import Outcome, Verdict
 from .backward import Gradients
 from .conclusion import Conclusion, Judgement
@@ -90,8 +91,14 @@ class Recomputed:
                     judged[number][place] = self._values.judge(item)
         for number, result in enumerate(self._state.results):
             if any(self._takes_gradient(result, item, gradients[0]) for item in result.tensors if comes_in(item.pair)):
-                # Clipping, a norm, an optimizer's step: the backward pass is over. At level op it is among the calls.
-                self._judge_gradients(judged, over=not self._state.kernels_only)
+                # Clipping, a norm, an optimizer's step: the backward pass is over. At level op it is among the calls, and what a
+                # custom backward calls is in the middle of it.
+                first = result.match.left[0]
+                self._judge_gradients(
+                    judged,
+                    over=not self._state.kernels_only,
+                    before=first.order if first.site.phase is Phase.RECOMPUTE else None,
+                )
             for incoming in (True, False):
                 for place, item in enumerate(result.tensors):
                     if not item.pair.part.backward and comes_in(item.pair) is incoming:
@@ -111,10 +118,17 @@ class Recomputed:
         left, right = self._state.sides
         return left.maker(pair.left) is None and right.maker(pair.right) is None
 
-    def _judge_gradients(self, judged: Mapping[int, dict[int, Judged]], over: bool = True) -> None:
-        """Judges the gradients that have not been; unless the backward pass is `over`, only those that kernels have computed."""
+    def _judge_gradients(
+        self, judged: Mapping[int, dict[int, Judged]], over: bool = True, before: int | None = None
+    ) -> None:
+        """Judges the gradients that have not been; unless the backward pass is `over`, only those that kernels have computed.
+
+        `before`: only those of calls whose backward pass began before this observation.
+        """
         self._detours.settle(self._conclusion.ends(0))
         for number in sorted(judged, key=lambda index: _backward_order(self._state.results[index])):
+            if before is not None and _backward_order(self._state.results[number]) >= (0, before):
+                break
             for part in (Part.OUTPUT_GRADIENT, Part.INPUT_GRADIENT, Part.PARAMETER_GRADIENT):
                 for place, item in enumerate(self._state.results[number].tensors):
                     waits = not over and not self._gradients.is_computed(item)

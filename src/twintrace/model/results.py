@@ -224,9 +224,9 @@ class Divergence:
 
     @property
     def place(self) -> int:
-        """Within a step: the forward pass, the backward pass, the optimizer's update."""
-        calls = self.result.match.left
-        return 1 if self.backward else 2 if calls and calls[0].site.phase is Phase.UPDATE else 0
+        """Within a step: the forward pass, the backward pass with what is called in it, the optimizer's update."""
+        phases = {call.site.phase for call in self.result.match.left[:1]}
+        return 1 if self.backward or Phase.RECOMPUTE in phases else 2 if Phase.UPDATE in phases else 0
 
 
 @dataclass(frozen=True, slots=True)
