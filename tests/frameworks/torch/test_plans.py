@@ -199,7 +199,9 @@ def test_arguments_that_last_are_read_in_one_batch(stand_in, tmp_path, monkeypat
     ahead, copied = [], []
     read_ahead, copy = digests.DeviceDigests.read_ahead, digests.DeviceDigests.copy
     monkeypatch.setattr(
-        digests.DeviceDigests, "read_ahead", lambda self, found: ahead.append(len(found)) or read_ahead(self, found)
+        digests.DeviceDigests,
+        "read_ahead",
+        lambda self, *columns: ahead.append(len(columns[0])) or read_ahead(self, *columns),
     )
     monkeypatch.setattr(
         digests.DeviceDigests, "copy", lambda self, *given: copied.append(given[0]) or copy(self, *given)
@@ -341,6 +343,26 @@ def test_tensors_are_handed_over_many_at_a_time(stand_in, tmp_path, monkeypatch,
     cases.record(tmp_path / "trace", cases.plain, level=level, keep="fingerprint")
     assert 40 < max(taken) <= plans._BEHIND
     assert sum(taken) > 8 * len(taken)
+
+
+def test_what_is_seen_and_what_waits_share_the_bound(stand_in, tmp_path, monkeypatch):
+    """Rows are as long as the bound lets them be."""
+    room, rows, held = 16384, [], []
+    settle, wait = plans.Follower._settle, plans.Follower._wait
+
+    def waited(self):
+        wait(self)
+        held.append(self._behind + self._digests.held)
+
+    monkeypatch.setattr(plans.Follower, "_settle", lambda self, *row: rows.append(row) or settle(self, *row))
+    monkeypatch.setattr(plans.Follower, "_wait", waited)
+    run = cases.Run("block")
+    with tt.record(tmp_path / "trace", run.net, level="module", keep="fingerprint", device_buffer=room) as rec:
+        for i in range(cases.STEPS):
+            cases.plain(run, i, rec)
+            rec.step()
+    assert room // 2 < max(held) <= room
+    assert len(rows) < 8 * (cases.STEPS - 1)
 
 
 def test_what_is_not_settled_is_found_before_a_write():

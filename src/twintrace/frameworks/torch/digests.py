@@ -117,8 +117,6 @@ class DeviceDigests:
         self._pinned: list[tuple[Tensor, np.ndarray[Any, Any]]] = []  # on the host, to copy tables from
         self._pins = 0  # of these, used in this step
         self._follower: Any = None  # who follows it
-        self.bound = 0
-        """Bytes of tensors that may be seen before they are settled."""
         self.is_watched = False
         """Has somebody been told that something waits?"""
         self._ahead: set[int] = set()  # numbers of tensors that were read before they are seen
@@ -134,6 +132,11 @@ class DeviceDigests:
     def waiting(self) -> int:
         """Number of tensors that wait, or must not be written to unseen for another reason."""
         return self._count + len(self._ahead) + (self._follower is not None and self._follower.is_behind)
+
+    @property
+    def room_left(self) -> int:
+        """Bytes of tensors that may be seen before they are settled: all that is held stays within the bound."""
+        return self._limit - self._held
 
     @property
     def held(self) -> int:
@@ -227,7 +230,6 @@ class DeviceDigests:
         self._where = device, stream
         if (device, stream) not in self._places:
             self._open(device, stream)
-        self.bound = self._limit // 8
         return self._ahead
 
     def unfollow(self, follower: Any) -> None:
@@ -290,14 +292,23 @@ class DeviceDigests:
             if self._held >= self._limit:
                 self._flush()
 
-    def read_ahead(self, found: Sequence[tuple[int, Tensor, int, int, int, int]]) -> None:
+    def read_ahead(
+        self,
+        numbers: list[int],
+        tensors: list[Tensor],
+        storages: list[int],
+        rooms: list[int],
+        addresses: list[int],
+        versions: list[int],
+    ) -> None:
         """Tensors of a plan (as `take` has them) that it will see later: read at once, in one batch."""
         self.watch()
         self._ahead_in.clear()
-        for start in range(0, len(found), MAX_ENTRIES):
-            self.take(*map(list, zip(*found[start : start + MAX_ENTRIES], strict=True)))
-        for number, _, storage, *_ in found:
-            self._ahead.add(number)
+        columns: Sequence[list[Any]] = (numbers, tensors, storages, rooms, addresses, versions)
+        for start in range(0, len(numbers), MAX_ENTRIES):
+            self.take(*(column[start : start + MAX_ENTRIES] for column in columns))
+        self._ahead.update(numbers)
+        for number, storage in zip(numbers, storages, strict=True):
             self._ahead_in.setdefault(storage, []).append(number)
         if self._ahead:
             self._flush()

@@ -375,25 +375,33 @@ class Follower:
         self.ahead = self._digests.follow(self.script, self)
         self._stream = self._digests.stream
         self._stream_then = self._stream()
-        script, found = self.script, []
-        for number, known in list(script.lasting.items()):
-            tensor = known()
-            if tensor is None:
-                script.gives_up(number)
-                continue
-            address, version = tensor.data_ptr(), tensor._version
-            self._before[number] = version, address
-            if number in script.steady:
-                memory = tensor.untyped_storage()
-                room = memory.nbytes()
-                if address and address + script.facts[number].span <= memory.data_ptr() + room:
-                    storage = memory._cdata
-                    found.append((number, tensor, storage, room, address, version))
-                    if storage not in self.holds:
-                        self.holds[storage] = memory._weak_ref()
-                    self.seen[number], self.storages[number], script.rooms[number] = known, storage, 0
-                    self.addresses[number], self.versions[number] = address, version
-        self._digests.read_ahead(found)
+        script = self.script
+        there = {number: known() for number, known in script.lasting.items()}
+        for number in [number for number, tensor in there.items() if tensor is None]:
+            script.gives_up(number)
+        tensors = [there[number] for number in script.lasting]
+        addresses, versions = [tensor.data_ptr() for tensor in tensors], [tensor._version for tensor in tensors]
+        self._before = dict(zip(script.lasting, zip(versions, addresses, strict=True), strict=True))
+        memories = [tensor.untyped_storage() for tensor in tensors]
+        storages, rooms = [memory._cdata for memory in memories], [memory.nbytes() for memory in memories]
+        places = []
+        for place, (number, known) in enumerate(script.lasting.items()):
+            memory, address = memories[place], addresses[place]
+            if (
+                number in script.steady
+                and address
+                and address + script.spans[number] <= memory.data_ptr() + rooms[place]
+            ):
+                places.append(place)
+                storage = storages[place]
+                if storage not in self.holds:
+                    self.holds[storage] = memory._weak_ref()
+                self.seen[number], self.storages[number], script.rooms[number] = known, storage, 0
+                self.addresses[number], self.versions[number] = address, versions[place]
+        columns: Sequence[list[Any]] = (list(script.lasting), tensors, storages, rooms, addresses, versions)
+        if len(places) < len(tensors):
+            columns = [[column[place] for place in places] for column in columns]
+        self._digests.read_ahead(*columns)
 
     def _hook(self, event: Event, output: Any, gradients: Gradients | None) -> None:
         if gradients is None:
@@ -472,7 +480,7 @@ class Follower:
                 if number in copied and self.seen[number].__class__ is not ref:
                     digests.copy(number, self.seen[number], self._copies)
         self._behind += script.rooms[first] if last == first + 1 else sum(script.rooms[first:last])
-        if self._behind > digests.bound or last - self._settled >= _BEHIND:
+        if last - self._settled >= _BEHIND or self._behind > digests.room_left:
             self.settle()
         self._met = last
 
