@@ -206,3 +206,25 @@ def test_precision_of_operations(dtype, operation, framework, inner, functions):
     found = precision_of(dtype, Meaning(operation, {"input": Operand(1)}, {2: 0}), framework)
     assert (found.inner, found.functions) == (inner, functions)
     assert found.sums == min(found.unit, U)
+
+
+@pytest.mark.parametrize(
+    ("errors", "right"),
+    [
+        ("alike", True),  # operands that are the same nearly everywhere are rounded alike
+        ("steeper", True),  # as far as they grow with the results, they do not do so as a gain
+        ("gain", False),
+    ],
+)
+def test_a_channel_that_is_nearly_one_number_may_be_rounded_alike(errors: str, right: bool) -> None:
+    generator = torch.Generator().manual_seed(3)
+    want = torch.randn(4, 6, 16, 16, generator=generator, dtype=torch.float64)
+    want[:, 2] = 0.003 + 0.0002 * want[:, 2]
+    got, near = want.clone(), want[:, 2]
+    part = {"alike": torch.full_like(near, 0.003), "steeper": 0.003 + 4 * (near - 0.003), "gain": near}[errors]
+    got[:, 2] += 4e-6 * part
+    size = torch.full_like(want, 2.0)  # of terms that cancel
+    score = judge_result(got, want, 1e-6 * size, F32, walk=lambda: size, terms=64.0)
+
+    assert (score.ratio <= 1) is right
+    assert right or score.test == "channel on axis 1: 2"

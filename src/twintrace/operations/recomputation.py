@@ -850,7 +850,7 @@ def _unfilled(result: Tensor) -> Tensor | None:
 
 def _is_sum(total: Tensor, parts: Sequence[Tensor], unit: float) -> bool:
     """True if a tensor is the sum of others: what may be missing is as small as their rounding."""
-    summed, size = torch.zeros_like(total), torch.zeros_like(total)
+    summed, size = torch.zeros_like(total), torch.zeros_like(total.abs())  # complex numbers have a real size
     for part in parts:
         summed, size = summed + part, size + part.abs()
     allowed = _ADDED * unit * (len(parts) + 1) * (size + size.pow(2).mean().sqrt())

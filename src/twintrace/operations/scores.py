@@ -34,6 +34,10 @@ _CHANNELS = 4096
 _SPREAD = 4.0
 """Random walks of rounded sums were seen at up to 1.4 times √terms·u·(q + |y|) (oneDNN, MKL, MindSpore); TF32 operands at 25."""
 _SAMPLE = 1 << 14
+_NEARLY_ONE = 0.1
+"""Share of the energy of a channel that varies, below which its results are nearly one number."""
+_GROWS = 2.0
+"""Factor within which errors grow with the results as a gain says."""
 _NEARLY_ALL = 0.95
 """Share of a sample beyond which its values are taken for different in the whole: random float32 numbers meet now and then."""
 _GAIN_ERRORS = 6.0
@@ -283,7 +287,7 @@ def _gain(score: Score, error: Tensor, want: Tensor, precision: Precision, terms
     floor = 2 * math.sqrt(terms) * precision.sums
     own = precision.unit + 2 * math.sqrt(terms) * precision.sums
     best = score
-    products, squares, sizes = error.mul_(want), want * want, want.abs()
+    products, squares, sizes = error * want, want * want, want.abs()
     for name, axis in _channels(want):
         others = [other for other in range(want.dim()) if other != axis]
         energy = squares.sum(others).reshape(-1)
@@ -301,6 +305,8 @@ def _gain(score: Score, error: Tensor, want: Tensor, precision: Precision, terms
             left_over = (products - gain.reshape(shape) * squares).square_().sum(others).reshape(-1).sqrt() / energy
             repeated = math.sqrt(want.numel() / gain.numel() / count)
             ratio = gain.abs() / (allowed + _GAIN_ERRORS * repeated * left_over.nan_to_num(0.0, 0.0, 0.0))
+        if count >= _FEW and float(ratio.max()) > max(1.0, best.ratio):
+            ratio = ratio.masked_fill(_is_offset(error, want, gain, others), 0.0)
         place = int(ratio.argmax())
         if float(ratio[place]) > max(1.0, best.ratio) and count >= _FEW:
             best = replace(
@@ -311,6 +317,18 @@ def _gain(score: Score, error: Tensor, want: Tensor, precision: Precision, terms
                 recorded=float(gain[place]),
             )
     return best
+
+
+def _is_offset(error: Tensor, want: Tensor, gain: Tensor, others: Sequence[int]) -> Tensor:
+    """True for each channel whose results are nearly one number, and whose errors do not grow with them as a gain would have it:
+    operands that are the same nearly everywhere are rounded alike.
+    """
+    means = want.mean(others, keepdim=True)
+    centred = want - means
+    spread, energy = centred.square().sum(others).reshape(-1), want.square().sum(others).reshape(-1)
+    slope = (centred * error).sum(others).reshape(-1) / spread
+    grows = slope / gain
+    return (spread < _NEARLY_ONE * energy) & ~((grows > 1 / _GROWS) & (grows < _GROWS))
 
 
 def _systematic(score: Score, error: Tensor, want: Tensor, precision: Precision) -> Score:
