@@ -84,11 +84,11 @@ def _run(asked: argparse.Namespace) -> int:
         old = json.loads((out / "report.json").read_text(encoding="utf-8")) if asked.again else []
         results = []
         for path in asked.paths:
-            chosen = sample(root, path, asked.count, asked.seed, asked.kinds)
+            chosen = sample(tree, path, asked.count, asked.seed, asked.kinds)
             if asked.again:
                 again = {(item["path"], item["before"], item["after"]) for item in old if item["outcome"] == "survived"}
-                everything = sample(root, path, None, asked.seed)
-                chosen = [item for item in everything if (item.path, *item.diff(source_of(root, item.path))) in again]
+                everything = sample(tree, path, None, asked.seed)
+                chosen = [item for item in everything if (item.path, *item.diff(source_of(tree, item.path))) in again]
             tests = record(bench, test_files(tree, room_of(path)), out / "executed", asked.record)
             for number, mutation in enumerate(chosen, 1):
                 result = judged(bench, tests, mutation, explanations, asked.seconds)

@@ -152,5 +152,5 @@ def test_names_that_do_not_occur_have_no_effect():
 
 def test_characters_that_yaml_refuses_are_told():
     """Such an error has no line and no problem of its own, but a text."""
-    with pytest.raises(UsageError, match="not YAML: .*special characters are not allowed"):
+    with pytest.raises(UsageError, match=r"not YAML: .*special characters are not allowed"):
         loads("calls: \x00")

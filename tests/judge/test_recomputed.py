@@ -235,7 +235,7 @@ def test_from_three_products_on_autocast_is_another_precision_of_the_run(
 @pytest.mark.parametrize(("apart", "code"), [(0.8e-5, 0), (1.5e-5, 1)])
 def test_a_number_that_is_returned_is_rounded_once(tmp_path: Path, apart: float, code: int) -> None:
     def run(side: int, record: Callable[..., Any]) -> None:
-        net = Net(lambda net, x: (net.layer(x), 3.0 * (1 + apart * side)), layer=nn.Linear(8, 8))
+        net = Net(lambda net, x: (net.layer(x), 3.0 * (1 + apart * side), "a text"), layer=nn.Linear(8, 8))
         with record(net):
             net(rand(4, 8))
 
