@@ -10,7 +10,7 @@ a constant at the top of a file those that execute a statement with its name. Wh
 test by test, and kept in build/mutants for each test file as long as it stays the same (`--record`: anew). A survivor is a rule
 without a test, or has an entry in `mutants.toml` that says why nothing can notice it.
 
-mutmut and cosmic-ray were tried. mutmut changes what is inside of functions alone, and the constants of the judge are outside;
+mutmut and cosmic-ray were looked at. mutmut changes what is inside of functions alone, and the constants of the judge are outside;
 cosmic-ray starts an interpreter and the whole command for each mutant, which here is an import of PyTorch and a minute of tests.
 Here every mutant is a fork of a process that has imported the libraries, in a copy of the tree: the checkout is never changed.
 """

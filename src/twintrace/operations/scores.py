@@ -319,7 +319,7 @@ def _gain(score: Score, error: Tensor, want: Tensor, precision: Precision, terms
     return best
 
 
-def _is_offset(error: Tensor, want: Tensor, gain: Tensor, others: Sequence[int]) -> Tensor:
+def _is_offset(error: Tensor, want: Tensor, gain: Tensor, others: list[int]) -> Tensor:
     """True for each channel whose results are nearly one number, and whose errors do not grow with them as a gain would have it:
     operands that are the same nearly everywhere are rounded alike.
     """
