@@ -13,7 +13,7 @@ import torch.nn.functional as F  # noqa: E402
 from torch import nn  # noqa: E402
 
 import twintrace as tt  # noqa: E402
-from tests.judge.recorded_pairs import Net, compared, rand  # noqa: E402
+from tests.judge.recorded_pairs import Net, compared, only_mistake, rand  # noqa: E402
 from twintrace.report.text import verdict  # noqa: E402
 
 pytestmark = pytest.mark.needs_torch
@@ -77,3 +77,31 @@ def test_another_scale_beside_another_mask(
         assert found.divergence is not None
         assert found.divergence.result.match.right[0].site.path == "1"
         assert f"{scale * factor:.7}"[:7] in verdict(found).partition("why")[2].partition("share")[0]
+
+
+@pytest.mark.parametrize("ahead", [0, 1])
+def test_a_mask_that_is_built_in_vmap_beside_one_of_numbers(tmp_path: Path, ahead: int) -> None:
+    """Tensors inside of vmap have no values: they are no partners of numbers, and the mask that comes out is computed with."""
+    places = torch.arange(6)
+
+    def mask(side: int) -> torch.Tensor:
+        if not side:
+            allowed = torch.vmap(torch.vmap(lambda q, k: (k <= q).to(torch.bool) & (k >= 0), (None, 0)), (0, None))
+            return allowed(places, places)
+        low = torch.tensor(torch.finfo(torch.float32).min).to(torch.float32)
+        return torch.zeros(6, 6).masked_fill(places > places[:, None] + ahead, low)
+
+    def run(side: int, record: Callable[..., Any]) -> None:
+        def forward(net: Any, x: torch.Tensor) -> torch.Tensor:
+            q, k, v = net.q(x), net.k(x), net.v(x)
+            if not side:
+                return net.o(F.scaled_dot_product_attention(q, k, v, attn_mask=mask(side)))
+            return net.o(torch.softmax(q @ k.transpose(-1, -2) / 4 + mask(side), -1) @ v)
+
+        net = Net(forward, **{name: nn.Linear(16, 16) for name in "qkvo"})
+        with record(net):
+            net(rand(2, 6, 16)).square().mean().backward()
+
+    found = compared(tmp_path, run)
+    assert found.code == ahead, tt.verdict(found)
+    assert not ahead or only_mistake(found).why.startswith("only the right adds 1 (torch.Tensor.add); without it")

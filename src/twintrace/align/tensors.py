@@ -420,6 +420,8 @@ class Mapper:
         score = (3.0 if meant else 0.0) + 0.5 * (left.part == right.part) + 0.5 * level
         if named and same_slot:
             return 20.0, ""
+        if _kind(one) != _kind(two) and (_says_nothing(one) or _says_nothing(two)):
+            return 0.0, ""  # a truth value inside of vmap is no partner of a number
         if _unknown(one) or _unknown(two):
             return (score if meant else 0.0), because
         if not named and one.spec.shape != two.spec.shape and numel(one) == numel(two):
@@ -538,6 +540,10 @@ def _kind(tensor: Tensor) -> str:
     """Truth values, whole numbers, complex numbers or floating point numbers: bf16 is one of these, for all its first letter."""
     dtype = tensor.spec.dtype
     return "b" if dtype == "b8" else "i" if dtype[0] in "iu" else "c" if dtype[0] == "c" else "f"
+
+
+def _says_nothing(tensor: Tensor) -> bool:
+    return tensor.statistics is None and tensor.fingerprint is None
 
 
 def _unknown(tensor: Tensor) -> bool:
