@@ -8,16 +8,16 @@ from typing import Any
 import pytest
 
 pytest.importorskip("torch")
-from twintrace.judge.backward import Gradients  # noqa: E402
-from twintrace.judge.conclusion import Conclusion  # noqa: E402
-from twintrace.judge.detours import Detours  # noqa: E402
-from twintrace.judge.state import Judged  # noqa: E402
-from twintrace.judge.values import Values  # noqa: E402
-from twintrace.model.pairs import Layout, Part, TensorPair  # noqa: E402
-from twintrace.model.results import Mistake, Status  # noqa: E402
-from twintrace.model.tensors import Spec, Tensor  # noqa: E402
-from twintrace.model.verdicts import Outcome, Verdict  # noqa: E402
-from twintrace.operations.sides import Slice  # noqa: E402
+from twintrace.judge.backward import Gradients
+from twintrace.judge.conclusion import Conclusion
+from twintrace.judge.detours import Detours
+from twintrace.judge.state import Judged
+from twintrace.judge.values import Values
+from twintrace.model.pairs import Layout, Part, TensorPair
+from twintrace.model.results import Mistake, Status
+from twintrace.model.tensors import Spec, Tensor
+from twintrace.model.verdicts import Outcome, Verdict
+from twintrace.operations.sides import Slice
 
 HALF = Slice(1, (), (0,))
 
