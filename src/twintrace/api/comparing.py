@@ -428,6 +428,7 @@ def _with_share(
     ):
         return parting
     from ..operations.replay import Compared, share
+    from ..operations.workers import working
 
     place = parting.result.step, parting.result.rank
     journals = (traces[0].journal(*place), traces[1].journal(*place))
@@ -437,7 +438,8 @@ def _with_share(
     if end is None or end.pair.right == first.pair.right:
         return parting
     origin, last = (Compared(item.pair.left, item.pair.right, item.pair.layout) for item in (first, end))
-    got = share(recomputation, origin, last)
+    with working():
+        got = share(recomputation, origin, last)
     name = "loss" if not end.left.spec.shape else "output"
     if got.stopped:
         return replace(parting, share=f"not known: the replay of the right side stops at {got.stopped}")

@@ -81,7 +81,13 @@ def unseal(raw: bytes) -> dict[str, Wire]:
 def decode(raw: bytes) -> Wire:
     """JSON that nobody vouches for; ValueError with one clause. NaN, Infinity and 1e999 are not JSON, whatever Python says."""
     try:
-        wire = _DECODER.decode(raw.decode("utf-8", "surrogatepass"))
+        text = raw.decode("utf-8", "surrogatepass")
+        try:
+            wire, end = _DECODER.scan_once(text, 0)
+        except StopIteration:
+            end = -1
+        if end != len(text):  # spaces around it, or an error, which `decode` tells
+            wire = _DECODER.decode(text)
     except (ValueError, RecursionError) as error:
         raise ValueError(f"not JSON: {error}") from None
     if raw.count(b"[") + raw.count(b"{") > MAX_NESTING and _is_deeper(wire, MAX_NESTING):
