@@ -14,6 +14,7 @@ import json
 import math
 from collections.abc import Callable, Mapping
 from functools import lru_cache
+from json.scanner import make_scanner
 from typing import Any
 from zlib import crc32
 
@@ -83,7 +84,7 @@ def decode(raw: bytes) -> Wire:
     try:
         text = raw.decode("utf-8", "surrogatepass")
         try:
-            wire, end = _DECODER.scan_once(text, 0)
+            wire, end = _scan(text, 0)
         except StopIteration:
             end = -1
         if end != len(text):  # spaces around it, or an error, which `decode` tells
@@ -103,6 +104,8 @@ def _finite(text: str) -> float:
 
 
 _DECODER = json.JSONDecoder(parse_float=_finite, parse_constant=_finite)
+_scan = make_scanner(_DECODER)
+"""What `_DECODER.decode` calls between two looks for spaces, which take as long as a short line."""
 
 
 def _is_deeper(wire: Wire, limit: int) -> bool:
