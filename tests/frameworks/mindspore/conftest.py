@@ -3,12 +3,9 @@
 There is no `__init__.py` here on purpose: a package named `mindspore` beside a `sys.path` entry would hide the real one.
 """
 
-import contextlib
-import importlib.util
 import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 HERE = str(Path(__file__).parent)
@@ -17,15 +14,8 @@ if HERE not in sys.path:
 
 
 @pytest.fixture(autouse=True, scope="session")
-def _beside_numpy_2():
-    """MindSpore 2.10 is built with numpy 1. Beside numpy 2 the first call that takes a Python number raises, recorded or not, and
-    those after it do not: docs/reference/versions.md says so.
-    """
-    if np.__version__.startswith("2.") and importlib.util.find_spec("mindspore"):
-        from mindspore import Tensor, ops
-
-        with contextlib.suppress(SystemError):
-            ops.mul(Tensor([1.0]), 2.0)
+def _beside_numpy_2(mindspore_beside_numpy_2):
+    """The first call of MindSpore is made."""
 
 
 @pytest.fixture(autouse=True)
