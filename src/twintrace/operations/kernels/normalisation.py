@@ -13,7 +13,7 @@ from torch import Tensor
 from .registry import Kernel, Result, kernel
 
 
-def _affine(value: Tensor, weight: Tensor | None, bias: Tensor | None, shape: Sequence[int]) -> Result:
+def _affine(value: Tensor, weight: Tensor | None, bias: Tensor | None, shape: Sequence[int]) -> Tensor:
     if weight is not None:
         value = value * weight.reshape(shape)
     return value if bias is None else value + bias.reshape(shape)
