@@ -309,6 +309,29 @@ def test_poolings(cases):
         recording.check(call)
 
 
+@few
+@given(
+    cases=st.lists(
+        st.tuples(st.integers(2, 4), st.integers(1, 3), st.integers(0, 1), st.booleans(), st.integers(5, 9)),
+        min_size=4,
+        max_size=8,
+    ),
+    counted=st.booleans(),
+)
+def test_poolings_with_padding_of_their_own(cases, counted):
+    """They are poolings of volumes one cell deep."""
+    cells = []
+    for kernel, stride, padding, ceil_mode, size in cases:
+        options = {"pad_mode": "pad", "padding": padding, "ceil_mode": ceil_mode}
+        cells.append((nn.MaxPool2d(kernel, stride, **options), size))
+        cells.append((nn.AvgPool2d(kernel, stride, count_include_pad=counted, **options), size))
+    recording = recorded(lambda: [cell(values(2, 3, size, size)) for cell, size in cells])
+    calls = [call for call in recording.calls if "Pool3D" in call.site.name]
+    assert len(calls) == len(cells)
+    for call in calls:
+        recording.check(call)
+
+
 @pytest.mark.parametrize("mode", ["same", "valid", "pad"])
 @pytest.mark.parametrize(("kernel", "stride"), [(2, 2), (3, 2), (3, 1), (2, 3)])
 def test_transposed_convolution(mode, kernel, stride):
