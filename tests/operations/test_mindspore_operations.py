@@ -375,6 +375,23 @@ def test_cells():
         recording.check(call, 6e4 if "GELU" in call.site.type else 1024)
 
 
+@pytest.mark.parametrize(
+    "cell",
+    [
+        nn.MaxPool2d(3, 2, pad_mode="pad", padding=1),
+        nn.AvgPool2d(3, 2, pad_mode="pad", padding=1),
+        nn.AvgPool2d(3, 2, ceil_mode=True),
+        nn.AvgPool2d(3, 2, divisor_override=2),
+    ],
+    ids=["max", "avg", "overhang", "divisor"],
+)
+def test_poolings_whose_settings_are_not_on_the_cell(cell):
+    """The Cell hands them to its primitive and keeps none: at level module such a pooling is not known."""
+    recording = Recording(lambda: cell(values(2, 4, 6, 6)), cell, level="module")
+    (call,) = [call for call in recording.calls if call.parent is None]
+    assert meaning_of(call, "mindspore", recording.specs.__getitem__) is None
+
+
 def test_a_users_class_of_the_same_name_has_no_meaning():
     """What a class of the user's does is not known by its name."""
 
