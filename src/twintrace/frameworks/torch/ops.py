@@ -56,7 +56,7 @@ class OpMode(TorchDispatchMode):
 def _take_off(mode: Any) -> Callable[[Any], Any]:
     """Take the topmost mode off; what puts it on again.
 
-    From torch 2.5 on a mode keeps flags beside the stack ("is any mode on?"), by which the compiler refuses to compile: they go
+    After 2.1 torch keeps flags beside the stack ("is any mode on?"), by which the compiler of 2.6 refuses to compile: they go
     with the mode, unless it was pushed without them. A mode's own `__exit__` may do more than that.
     """
     if getattr(mode, "old_dispatch_mode_flags", True):
