@@ -1,5 +1,6 @@
-"""Recorders and the process around them: closed when it ends, let go in children that are forked.
+"""Recorders and the process around them: closed when it ends, let go in children that are forked; and its threads.
 
+unseen()            a block whose work is kept out of every recording
 adopt(session)      closed at exit, whatever the user forgets; a forked child lets go of it
 release(session)    it is closed: nothing of that any more
 uninterrupted()     a block that is run whole, whatever signal comes in between
@@ -16,6 +17,26 @@ import weakref
 from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any, Protocol
+
+
+class _Busy(threading.local):
+    """True while this thread is inside a recorder. One for all sessions: what one recorder does is not another's business."""
+
+    busy = False
+
+
+HERE = _Busy()
+
+
+@contextlib.contextmanager
+def unseen() -> Iterator[None]:
+    """Keeps the work of this thread out of every recording."""
+    before = HERE.busy
+    try:
+        HERE.busy = True
+        yield
+    finally:
+        HERE.busy = before
 
 
 class Adopted(Protocol):

@@ -165,23 +165,20 @@ class Run:
 
 
 class _Counted(Session):
-    """A recorder that says how much it recorded."""
+    """A recorder that says how much it recorded.
 
+    It tells nothing: values that cannot be kept do not change the run, and the answer says how much was recorded.
+    """
+
+    _tells = False
     on_close: Callable[[], None]
 
     def __init__(self, run: Run, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._run = run
 
-    def _tell_gaps(self) -> None:
-        """Tells nothing: values that cannot be kept do not change the run."""
-        self._gaps.clear()
-
-    def _tell_silence(self) -> None:
-        """The answer of the self-check says how much was recorded."""
-
     def close(self) -> None:
-        if not self._closed:
+        if not self._journals.closed:
             super().close()
             self._run.calls += self.total_calls
             self.on_close()

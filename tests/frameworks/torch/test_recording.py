@@ -16,7 +16,7 @@ from torch.overrides import TorchFunctionMode
 from zoo import fuses_on_the_host
 
 import twintrace as tt
-from twintrace.collect.session import unseen
+from twintrace.collect.processes import unseen
 from twintrace.frameworks.torch import tensors
 from twintrace.frameworks.torch.releases import ENGINE
 from twintrace.model.errors import TraceWriteError
