@@ -18,9 +18,9 @@ from typing import Any
 from ..frameworks.protocol import Framework, ModuleView, Open
 from ..model.records import Level, Role
 from ..model.sites import Kind, Phase, Site
+from ..model.words import error_text
 from ..store.lines import encode, seal_text, text_token
 from .activity import Activity
-from .complaints import text_of
 from .flatten import Flattener
 from .journals import Journals
 from .kernels import Kernel, kernels_in
@@ -111,7 +111,7 @@ class CallRecorder:
             if call.kind is Kind.MODULE:
                 self._leave_module(call)
             if state.text is not None and state.epoch == self._journals.epoch:
-                self._journals.write(f'{state.text},"out":null,"raised":{encode(text_of(error))}')
+                self._journals.write(f'{state.text},"out":null,"raised":{encode(error_text(error))}')
 
     def gradient(self, call: Open, role: Role, slot: str, tensor: Any, count: int = 0) -> None:
         state: CallState = call.state

@@ -16,10 +16,11 @@ from typing import Any
 from ..frameworks.protocol import Framework
 from ..model.errors import TraceWriteError
 from ..model.sites import Kind, Phase
+from ..model.words import error_text
 from ..store.lines import Wire, seal, seal_text
 from ..store.writer import Journal, Lines, TraceWriter, Writer
 from .alarms import Alarms
-from .complaints import Complaints, text_of
+from .complaints import Complaints
 from .flatten import Unobserved
 from .late import HeldLines
 from .numbering import Numbering
@@ -282,7 +283,7 @@ class Journals:
         if isinstance(error, TraceWriteError) and self.present is None:  # not even a step can be begun
             self.lose(error)
             return
-        text = f"{where or 'the model'}: could not be recorded ({text_of(error)})"
+        text = f"{where or 'the model'}: could not be recorded ({error_text(error)})"
         self._complaints.tell(
             f"{text}. Further failures of this kind are only noted in the trace.", key=type(error).__name__
         )

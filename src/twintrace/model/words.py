@@ -48,3 +48,19 @@ def spans(numbers: Iterable[int]) -> str:
             ranges.append([number, number])
     shown = [str(one) if one == two else f"{one}-{two}" for one, two in ranges]
     return ", ".join(shown[:6]) + (" …" if len(shown) > 6 else "")
+
+
+def bytes_text(nbytes: int) -> str:
+    """`1.5 GB`, `300 bytes`."""
+    for unit, limit in (("GB", 1 << 30), ("MB", 1 << 20), ("KB", 1 << 10)):
+        if nbytes >= limit:
+            return f"{nbytes / limit:.1f} {unit}"
+    return f"{nbytes} bytes"
+
+
+def error_text(error: BaseException) -> str:
+    """`ValueError: …`, whatever the error's own text does."""
+    try:
+        return f"{type(error).__name__}: {error}"[:400]
+    except Exception:  # noqa: BLE001 - an error without a text is still an error
+        return type(error).__name__
