@@ -8,7 +8,8 @@
     activity.py    why a record is empty
     models.py      which models, and whose they are
     selection.py   which steps, ranks, names, ranges
-    observer.py    a number for each tensor value that was seen; reads it once
+    observer.py    a number for each tensor value that was seen, and recognised again
+    tensor_lines.py     reads it once, and writes its line
     flatten.py     takes the tensors out of nested arguments
     stacks.py      where in the user's own files a call was made
     configurations.py   what modules are set to             complaints.py   what goes wrong, told once
