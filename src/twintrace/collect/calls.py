@@ -18,7 +18,7 @@ from typing import Any
 from ..frameworks.protocol import Framework, ModuleView, Open
 from ..model.records import Level, Role
 from ..model.sites import Kind, Phase, Site
-from ..model.words import error_text
+from ..model.words import dotted, error_text
 from ..store.lines import encode, seal_text, text_token
 from .activity import Activity
 from .flatten import Flattener
@@ -288,7 +288,7 @@ class CallRecorder:
         journals, numbering = self._journals, self._journals.numbering
         path, up = self._thread.place()
         site = kernel.site
-        inside = ".".join(filter(None, (path, site.path)))
+        inside = dotted(path, site.path)
         number = numbering.count(site.kind, site.name, site.phase)
         if not self._sieve.everything and not self._sieve.wants(
             Site(site.kind, site.name, number, site.phase, inside, site.type)

@@ -16,7 +16,7 @@ from ..model.pairs import Declared, Side
 from ..model.records import Call, Damage, Gradient, Header, Note
 from ..model.sites import Kind, Phase
 from ..model.tensors import Spec, Tensor
-from ..model.values import Nest, TensorRef, Token, Value
+from ..model.values import TensorRef, Token, Value, mapped
 from ..operations.sides import inputs_of, outputs_of
 from ..store.digest import fingerprint
 from ..store.trace import Journal
@@ -91,17 +91,15 @@ class WholeJournal:
         if numbers <= self._inference.placed.keys():
             return call
 
-        def told(value: Value) -> Value:
-            if isinstance(value, Nest):
-                return Nest(value.kind, tuple((key, told(item)) for key, item in value.items))
-            alone = isinstance(value, TensorRef) and value.id not in self._inference.placed
-            return Token(DIFFERENT, "a tensor of each rank") if alone else value
+        def told(leaf: Value, slot: str) -> Value:
+            alone = isinstance(leaf, TensorRef) and leaf.id not in self._inference.placed
+            return Token(DIFFERENT, "a tensor of each rank") if alone else leaf
 
         return replace(
             call,
-            args=tuple(map(told, call.args)),
-            kwargs={name: told(value) for name, value in call.kwargs.items()},
-            output=told(call.output),
+            args=tuple(mapped(value, told) for value in call.args),
+            kwargs={name: mapped(value, told) for name, value in call.kwargs.items()},
+            output=mapped(call.output, told),
         )
 
 

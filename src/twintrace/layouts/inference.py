@@ -18,6 +18,7 @@ from ..model.sites import Phase
 from ..model.tensors import UNITS, Spec
 from ..model.values import TensorRef, tensor_slots
 from ..model.values import leaves as leaves_of
+from ..model.words import dotted
 from ..operations.sides import inputs_of, outputs_of
 from .collectives import COLLECTING, Collective, as_function, collective_of
 from .merging import Member, renumbered, renumbered_call
@@ -164,9 +165,7 @@ class Inference(Placing):
             if not self.ranks_of(number)[0].spec.shape
         }
         self._names = {
-            ".".join(filter(None, (call.site.name, name))): number
-            for call in reversed(calls)
-            for name, number in call.parameters.items()
+            dotted(call.site.name, name): number for call in reversed(calls) for name, number in call.parameters.items()
         }
         for gradient in self.merged.gradients:
             if gradient.slot in self._names:

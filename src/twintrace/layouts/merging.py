@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from ..model.records import Call, Gradient, is_kept
-from ..model.values import Nest, TensorRef, Token, Value, leaves, tensor_slots
+from ..model.values import Nest, TensorRef, Token, Value, leaves, mapped, tensor_slots
 from ..operations.sides import inputs_of
 from ..store.trace import Journal
 from .meshes import Mesh
@@ -316,9 +316,9 @@ def _value(values: Sequence[Value], number: Callable[[Sequence[int]], int]) -> V
 
 def renumbered(value: Value, numbers: Mapping[int, int]) -> Value:
     """A value with other numbers for some of its tensors."""
-    if isinstance(value, Nest):
-        return Nest(value.kind, tuple((key, renumbered(item, numbers)) for key, item in value.items))
-    return TensorRef(numbers.get(value.id, value.id)) if isinstance(value, TensorRef) else value
+    return mapped(
+        value, lambda leaf, _: TensorRef(numbers.get(leaf.id, leaf.id)) if isinstance(leaf, TensorRef) else leaf
+    )
 
 
 def renumbered_call(call: Call, numbers: Mapping[int, int]) -> Call:

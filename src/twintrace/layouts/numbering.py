@@ -15,6 +15,7 @@ from typing import Any, cast
 from ..model.records import Call, Gradient
 from ..model.sites import Kind
 from ..model.tensors import Spec
+from ..model.words import dotted
 from ..store.trace import Journal
 
 Held = Mapping[str, tuple[Spec, str | None]]
@@ -27,7 +28,7 @@ def parameters_of(journal: Journal) -> dict[str, tuple[Spec, str | None]]:
     for call in journal.calls():
         for name, number in call.parameters.items():
             tensor = journal.tensor(number)
-            found.setdefault(".".join(filter(None, (call.site.name, name))), (tensor.spec, tensor.fingerprint))
+            found.setdefault(dotted(call.site.name, name), (tensor.spec, tensor.fingerprint))
     return found
 
 

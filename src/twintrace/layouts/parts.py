@@ -18,7 +18,7 @@ from ..model.errors import TwintraceError
 from ..model.records import Call, Gradient, Role
 from ..model.sites import Kind, Phase, Site
 from ..model.tensors import Spec, Tensor
-from ..model.values import Nest, TensorRef, Value, leaves, tensor_slots
+from ..model.values import Nest, TensorRef, Value, leaves, mapped, tensor_slots
 from ..operations.sides import inputs_of, outputs_of
 from ..operations.telling import meaning_of
 from ..store.arrays import as_float
@@ -193,16 +193,11 @@ class Parts:
         return {(place, slot): number for place, number in zip(places, numbers, strict=True)}
 
     def _call_of_rank(self, call: Call, own: Call, place: int, taken: Mapping[tuple[int, str], int]) -> None:
-        def numbered(value: Value, slot: str) -> Value:
-            if isinstance(value, Nest):
-                items = ((key, numbered(item, f"{slot}.{key}" if slot else key)) for key, item in value.items)
-                return Nest(value.kind, tuple(items))
-            return TensorRef(taken[place, slot]) if isinstance(value, TensorRef) else value
+        def numbered(leaf: Value, slot: str) -> Value:
+            return TensorRef(taken[place, slot]) if isinstance(leaf, TensorRef) else leaf
 
-        def made(value: Value) -> Value:
-            if isinstance(value, Nest):
-                return Nest(value.kind, tuple((key, made(item)) for key, item in value.items))
-            return TensorRef(self._result(own, place, value.id, taken)) if isinstance(value, TensorRef) else value
+        def made(leaf: Value, slot: str) -> Value:
+            return TensorRef(self._result(own, place, leaf.id, taken)) if isinstance(leaf, TensorRef) else leaf
 
         groups = {(item.role, item.slot, item.count): item.tensor for item in call.gradients}
         gradients = [
@@ -215,11 +210,11 @@ class Parts:
                 own,
                 id=self._next,
                 parent=call.parent,
-                args=tuple(numbered(value, str(index)) for index, value in enumerate(own.args)),
-                kwargs={name: numbered(value, f"kw.{name}") for name, value in own.kwargs.items()},
+                args=tuple(mapped(value, numbered, str(index)) for index, value in enumerate(own.args)),
+                kwargs={name: mapped(value, numbered, f"kw.{name}") for name, value in own.kwargs.items()},
                 parameters={name: taken[place, name] for name in own.parameters},
                 buffers={name: taken[place, name] for name in own.buffers},
-                output=made(own.output),
+                output=mapped(own.output, made),
                 after={slot: self._result(own, place, number, taken) for slot, number in own.after.items()},
                 gradients=tuple(gradients),
                 order=call.order,

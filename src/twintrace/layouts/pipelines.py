@@ -15,6 +15,7 @@ from dataclasses import replace
 from ..model.records import Call, Role
 from ..model.sites import Kind, Phase
 from ..model.values import Nest, TensorRef, Token, Value, leaves
+from ..model.words import dotted
 from ..store.trace import Journal
 from .collectives import collective_of, groups_of
 from .merging import SENDING, Merged, renumbered_call
@@ -145,7 +146,7 @@ def tie_stages(merged: Merged, bits: Callable[[int], object]) -> None:
     same: dict[int, tuple[int, str, str]] = {}
     for call in sorted(merged.calls, key=lambda call: call.order):
         for slot, number in call.parameters.items():
-            name = ".".join(filter(None, (call.site.name, slot)))
+            name = dotted(call.site.name, slot)
             known = held.setdefault(bits(number), (number, name)) if bits(number) is not None else (number, name)
             if known[0] != number and _stage_of(merged, known[0]) != _stage_of(merged, number):
                 same.setdefault(number, (known[0], known[1], name))

@@ -22,6 +22,7 @@ from ..model.pairs import Declared
 from ..model.records import Call
 from ..model.sites import Kind
 from ..model.tensors import Spec, Tensor
+from ..model.words import dotted
 from ..operations.sides import inputs_of, outputs_of
 from ..store.arrays import as_float
 from ..store.digest import fingerprint
@@ -152,7 +153,7 @@ class Placing(Wholes):
         for call in calls:
             site = call.site
             for name, number in (*call.parameters.items(), *call.buffers.items()):
-                names.setdefault(".".join(filter(None, (site.name, name))), []).append(number)
+                names.setdefault(dotted(site.name, name), []).append(number)
             made = list(outputs_of(call).values())
             names.setdefault(str(site), []).extend(made)
             if site.kind is Kind.MODULE and site.name:

@@ -32,6 +32,11 @@ def counted(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
+def dotted(*parts: str) -> str:
+    """`encoder.0.weight`: the way to something, of those parts that are not empty."""
+    return ".".join(filter(None, parts))
+
+
 def some(names: Iterable[object], most: int = 4) -> str:
     """`a, b, c, d and 3 more`."""
     listed = [str(name) for name in names]

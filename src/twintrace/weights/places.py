@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..model.tensors import Spec
+from ..model.words import dotted
 from .states import Item, State
 from .wording import ORDINALS, WEAK, Wording, tokens, wording
 
@@ -99,7 +100,7 @@ def groups_of(state: State) -> dict[str, Group]:
     for item in state.items.values():
         if item.same_as is None:
             alone = not item.rule.kind and not _ORDINARY.fullmatch(item.role)
-            path, role = (".".join(filter(None, (item.path, item.role))), "value") if alone else (item.path, item.role)
+            path, role = (dotted(item.path, item.role), "value") if alone else (item.path, item.role)
             groups.setdefault(path, Group(path, len(groups))).items[role] = item
     return groups
 

@@ -15,6 +15,7 @@ from mindspore import Parameter, Tensor, nn
 from mindspore.ops import Primitive
 
 from ...model.sites import Kind, Phase
+from ...model.words import dotted
 from ..headroom import EVERY, headroom
 from ..protocol import ModuleView, Open, Sink
 from .gradients import Gradients, in_backward, is_quiet, is_recomputing, next_sequence_number, unseen
@@ -148,7 +149,7 @@ class Modules:
     def parameter_names(self) -> dict[int, str]:
         """The parameters' names by object, those that there are by now: a model grows."""
         return {
-            id(parameter): ".".join(filter(None, (prefix, name)))
+            id(parameter): dotted(prefix, name)
             for prefix, model in self._models.items()
             for name, parameter in self._named_parameters(model)
         }
@@ -156,7 +157,7 @@ class Modules:
     def _learn(self) -> None:
         for prefix, model in self._models.items():
             for path, cell in self._named_modules(model):
-                full = ".".join(filter(None, (prefix, path)))
+                full = dotted(prefix, path)
                 if id(cell) not in self._known or self._known[id(cell)][1] is None:
                     self._known[id(cell)] = (cell, self._view_of(full, cell))
 

@@ -10,6 +10,7 @@ from ...model.records import Call, Role
 from ...model.sites import Phase
 from ...model.tensors import Spec
 from ...model.values import tensor_slots
+from ...model.words import dotted
 from ...operations.sides import outputs_of
 from ..inference import Inference
 from ..merging import Merged
@@ -21,11 +22,7 @@ from .finding import SHOWN, Finding, ranks_text
 
 def gradients_that_stay(inference: Inference, merged: Merged, ranks: Sequence[int]) -> Iterator[Finding]:
     """Gradients of copies of a weight that an optimizer takes, each rank its own."""
-    names = {
-        number: ".".join(filter(None, (call.site.name, name)))
-        for call in merged.calls
-        for name, number in call.parameters.items()
-    }
+    names = {number: dotted(call.site.name, name) for call in merged.calls for name, number in call.parameters.items()}
     for call in merged.calls:
         if call.site.phase is not Phase.UPDATE:
             continue
