@@ -250,17 +250,14 @@ class Observer(TensorLines):
         for tensor in tensors:
             self._begin_anew(self._framework.storage(tensor))
             if writer is not None and len(tensors) <= _MAX_WRITTEN:
-                self._note_writer(tensor, writer)
+                glance = self._glance(tensor)
+                if glance is not None and (end := _end(glance)):
+                    self._writers[glance[0]] = writer, glance[2], glance[5], end
 
     def forget_everything(self) -> None:
         """Anything may have been written to: whatever was known of any storage is no longer so."""
         for key in list(self._lives):
             self._begin_anew(key)
-
-    def _note_writer(self, tensor: Any, writer: int) -> None:
-        glance = self._glance(tensor)
-        if glance is not None and (end := _end(glance)):
-            self._writers[glance[0]] = writer, glance[2], glance[5], end
 
     def _writer_of(self, glance: Glance) -> int | None:
         """Call that wrote to this memory through another view, if no other has written to it since."""

@@ -110,14 +110,14 @@ def uninterrupted() -> Iterator[None]:
 
 def _handlers() -> dict[int, Handler]:
     """Each signal that has a handler in Python. Nothing where this interpreter may not set any (it is not the process's first)."""
-    found: dict[int, Handler] = {}
+    handlers: dict[int, Handler] = {}
     for number in signal.valid_signals():
         handler = signal.getsignal(number)
         if callable(handler):
-            found[number] = handler
+            handlers[number] = handler
     try:
-        for first in [*found][:1]:
-            signal.signal(first, found[first])
+        for first in [*handlers][:1]:
+            signal.signal(first, handlers[first])
     except ValueError:
         return {}
-    return found
+    return handlers

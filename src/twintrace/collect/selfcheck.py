@@ -210,10 +210,15 @@ def selfcheck(step: Callable[..., Any], *, level: str | None = None, keep: str |
         raise UsageError(f"selfcheck: expected a function, got {step!r}.")
     chosen = (choose(Level, "level", level) if level else None, choose(Keep, "keep", keep) if keep else None)
 
+    takes_argument = any(
+        p.default is p.empty and p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
+        for p in inspect.signature(step).parameters.values()
+    )
+
     def run(recording: bool) -> Run:
-        found = Run(recording=recording, level=chosen[0], keep=chosen[1])
-        found((lambda: step(found.record)) if _takes_argument(step) else step)
-        return found
+        once = Run(recording=recording, level=chosen[0], keep=chosen[1])
+        once((lambda: step(once.record)) if takes_argument else step)
+        return once
 
     return judge(run(False), run(False), run(True))
 
@@ -249,13 +254,6 @@ def choose(kinds: Any, name: str, value: object) -> Any:
         raise UsageError(f"{name}: expected one of {expected}, got {value!r}.") from None
 
 
-def _takes_argument(step: Callable[..., Any]) -> bool:
-    return any(
-        p.default is p.empty and p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
-        for p in inspect.signature(step).parameters.values()
-    )
-
-
 def _fingerprints(value: Any, name: str, depth: int = 0) -> Iterator[tuple[str, str]]:
     """`(name, text)` for every number, array, tensor and module below `value`; equal texts mean equal bits."""
     workshop = registry.framework_of(value)
@@ -276,11 +274,11 @@ def _fingerprints(value: Any, name: str, depth: int = 0) -> Iterator[tuple[str, 
 
 
 def _tensor_text(workshop: Framework, tensor: Any) -> str:
-    found = workshop.look(tensor)
+    look = workshop.look(tensor)
     try:
-        parts = [fingerprint(workshop.host(part)) for part in found.parts.values()] or [
+        parts = [fingerprint(workshop.host(part)) for part in look.parts.values()] or [
             fingerprint(workshop.host(tensor))
         ]
     except Unreadable as error:
         parts = [str(error)]
-    return f"{found.dtype}{list(found.shape)} {' '.join(parts)}"
+    return f"{look.dtype}{list(look.shape)} {' '.join(parts)}"

@@ -194,8 +194,8 @@ class TensorLines:
 
     def wants(self, ticket: int, sums: np.ndarray[Any, Any], dtype: str, nbytes: int) -> bool:
         assert isinstance(self._writer, TraceWriter)
-        (found,) = finish(sums[None], [dtype], [nbytes], True)
-        self._fingerprints[ticket] = found[8] or ""
+        (digest,) = finish(sums[None], [dtype], [nbytes], True)
+        self._fingerprints[ticket] = digest[8] or ""
         if self.payload_trouble is not None:
             self._places[ticket] = f',"missing":{encode_json(str(self.payload_trouble))}'
             return False
@@ -277,8 +277,8 @@ class TensorLines:
         number = self._next
         self._next = number + 1
         array = np.ascontiguousarray(array)
-        found = numbers_at(address_of(array), array.nbytes, look.dtype, True)
-        text = text_of_numbers(found) + (self._payload(array, found[8]) if found[8] else "")
+        digest = numbers_at(address_of(array), array.nbytes, look.dtype, True)
+        text = text_of_numbers(digest) + (self._payload(array, digest[8]) if digest[8] else "")
         assert self._journal is not None
         self._journal.add(seal_text(f'{{"k":"tensor","id":{number},{look.text},"by":null{text}'))
         return number
@@ -303,8 +303,8 @@ class TensorLines:
 
     def _text_at(self, address: int, nbytes: int, dtype: str) -> tuple[str, str | None]:
         """Fields of a line on the values that lie there, and their fingerprint."""
-        found = numbers_at(address, nbytes, dtype, self._fingerprint)
-        return text_of_numbers(found), found[8]
+        digest = numbers_at(address, nbytes, dtype, self._fingerprint)
+        return text_of_numbers(digest), digest[8]
 
     def _text_along(self, address: int, runs: Runs, dtype: str) -> str:
         """The same of values that do not lie one beside the other; nothing where that would be slow here."""
@@ -345,12 +345,12 @@ def _number_of(head: str) -> int:
 
 def text_of_numbers(numbers: Found) -> str:
     """Statistics and fingerprint as fields of a line."""
-    low, high, mean, norm, nan, posinf, neginf, zero, found, one, two = numbers
+    low, high, mean, norm, nan, posinf, neginf, zero, fingerprint, one, two = numbers
     if norm is not None and norm < inf:  # then the other three are finite too
         text = f',"stats":[{low!r},{high!r},{mean!r},{norm!r},{nan},{posinf},{neginf},{zero}]'
     else:
         ends = ",".join("null" if each is None else text_float(each) for each in (low, high, mean, norm))
         text = f',"stats":[{ends},{nan},{posinf},{neginf},{zero}]'
-    if found is not None:
-        text = f'{text},"fp":"{found}"'
+    if fingerprint is not None:
+        text = f'{text},"fp":"{fingerprint}"'
     return text if one is None else f"{text}{ORDER}[{one!r},{two!r}]"

@@ -64,9 +64,9 @@ class Inference(Placing):
         for call in calls:
             if call.site.phase is Phase.UPDATE:
                 self._place_update(call)
-            found = collective_of(call, self.mesh)
-            if found is not None:
-                self.calls[call.id] = as_function(found, self.placements, self.factor, self.mesh)
+            collective = collective_of(call, self.mesh)
+            if collective is not None:
+                self.calls[call.id] = as_function(collective, self.placements, self.factor, self.mesh)
         self._leave_out_backward(calls)
         self._leave_out_joined(calls)
         for number in self._dropped:

@@ -34,7 +34,10 @@ def stages_by_sending(journals: Sequence[Journal]) -> list[int]:
             levels[two] = max(levels[two], min(levels[one] + 1, len(journals)))
     if links and max(levels) < len(journals):  # no circle
         return levels
-    held = [_modules_of(journal) for journal in journals]
+    held = [
+        frozenset(call.site.name for call in journal.calls() if call.site.kind is Kind.MODULE and call.parameters)
+        for journal in journals
+    ]
     kinds = list(dict.fromkeys(held))
     apart = all(not one & two for number, one in enumerate(kinds) for two in kinds[number + 1 :])
     if len(kinds) > 1 and apart and all(kinds):
@@ -54,10 +57,6 @@ def _sends_to(journal: Journal, journals: Sequence[Journal]) -> Iterator[int]:
         for rank in given:
             if isinstance(rank, int) and places.get(rank, -1) >= 0 and rank != journal.header.rank:
                 yield places[rank]
-
-
-def _modules_of(journal: Journal) -> frozenset[str]:
-    return frozenset(call.site.name for call in journal.calls() if call.site.kind is Kind.MODULE and call.parameters)
 
 
 def join_stages(merged: Merged) -> None:
@@ -126,11 +125,11 @@ def drop_across_stages(merged: Merged, mesh: Mesh, stages: Sequence[int]) -> Non
     micro = mesh.shape[-1] if mesh.micro else 1
 
     def spans(call: Call) -> bool:
-        found = collective_of(call, mesh)
-        if found is None:
+        collective = collective_of(call, mesh)
+        if collective is None:
             return False
-        if found.axes is not None:
-            return bool(across.intersection(found.axes))
+        if collective.axes is not None:
+            return bool(across.intersection(collective.axes))
         # A group that lies along no axis: the first and the last stage.
         return any(len({stages[rank * micro] for rank in ranks}) > 1 for ranks in groups_of(call))
 

@@ -56,8 +56,8 @@ def spans(numbers: Iterable[int]) -> str:
 
 
 def bytes_text(nbytes: int) -> str:
-    """`1.5 GB`, `300 bytes`."""
-    for unit, limit in (("GB", 1 << 30), ("MB", 1 << 20), ("KB", 1 << 10)):
+    """`1.5 GB`, `300 bytes`; a KB is 1000 of them."""
+    for unit, limit in (("GB", 10**9), ("MB", 10**6), ("KB", 10**3)):
         if nbytes >= limit:
             return f"{nbytes / limit:.1f} {unit}"
     return f"{nbytes} bytes"

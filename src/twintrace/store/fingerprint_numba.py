@@ -134,10 +134,10 @@ def sample(address, nbytes):
     """A word that depends on 16 words of the memory, the first and the last among them."""
     if nbytes < 8:
         return mix(address, 0, nbytes, np.uint64(0), np.uint64(0))[0]
-    found = np.uint64(nbytes)
+    word = np.uint64(nbytes)
     for i in range(16):
-        found = _stir(found + at(np.uint64, address + (nbytes - 8) * i // 15, 0))
-    return found
+        word = _stir(word + at(np.uint64, address + (nbytes - 8) * i // 15, 0))
+    return word
 
 
 # Elements that do not lie side by side ------------------------------------------------------------------------------

@@ -27,6 +27,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ..model.choices import Progress
 from ..model.errors import SessionError, TraceExistsError, TraceNotFoundError, TraceWriteError, UsageError
 from ..model.words import bytes_text, counted, error_text
 from . import layout
@@ -40,9 +41,6 @@ PATIENCE = 60.0
 PAUSE = 0.5
 """Seconds before the second attempt; each pause is twice as long as the one before, up to `LONGEST`."""
 LONGEST = 60.0
-
-Tell = Callable[[str, int, int], None]
-"""Told (file, how many have arrived, how many there are)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -331,7 +329,7 @@ class Uploader:
 
 
 def upload_trace(
-    root: Path, url: str | None = None, *, resume: bool = False, tell: Tell | None = None
+    root: Path, url: str | None = None, *, resume: bool = False, tell: Progress | None = None
 ) -> Remainder | None:
     """Send what has not arrived yet of a trace that nobody records any more.
 
@@ -405,9 +403,9 @@ def _send(there: RemotePath, root: Path, name: str, log: _Log, sent: Callable[[i
     for part in name.split("/"):
         target = target / part
     target.put(file, sent)
-    found = target.stat().st_size
-    if found != stamp[0]:
-        raise OSError(f"{target} has {found} bytes after {stamp[0]} were sent")
+    size = target.stat().st_size
+    if size != stamp[0]:
+        raise OSError(f"{target} has {size} bytes after {stamp[0]} were sent")
     sent(0)
     log.arrived(name, stamp)
 
@@ -429,7 +427,13 @@ def _claim(there: RemotePath, root: Path, log: _Log, *, rank: int, known: frozen
     assert mine is not None
     other = _manifest_of(there)
     if other is not None and log.replaces:
-        _remove_there(there)
+        # Remove an old trace, and only a trace; its manifest last, so that what is left by a cut is still one.
+        names = there.files()
+        strangers = [name for name in names if not layout.is_ours(tuple(name.split("/")), is_folder=False)]
+        if strangers:
+            raise shared(there, strangers)
+        for name in sorted(names, key=lambda name: name == layout.MANIFEST):
+            (there / name).remove()
         other = None
     if other is not None and other != mine:
         ours = document_of(mine)
@@ -439,16 +443,6 @@ def _claim(there: RemotePath, root: Path, log: _Log, *, rank: int, known: frozen
             raise taken(there, world)
         log.arrived(layout.MANIFEST, _stamp(root / layout.MANIFEST))  # the first that came has written it
     log.claim()
-
-
-def _remove_there(there: RemotePath) -> None:
-    """Remove an old trace, and only a trace; its manifest last, so that what is left by a cut is still one."""
-    names = there.files()
-    strangers = [name for name in names if not layout.is_ours(tuple(name.split("/")), is_folder=False)]
-    if strangers:
-        raise shared(there, strangers)
-    for name in sorted(names, key=lambda name: name == layout.MANIFEST):
-        (there / name).remove()
 
 
 def _remove(root: Path) -> None:
@@ -477,10 +471,10 @@ def _steps_of(there: RemotePath, rank: int) -> frozenset[int]:
 
 def _ranks_on_the_way(root: Path) -> Iterator[int]:
     """Ranks that had begun, and have no journal yet; rank 0 where nobody had."""
-    found = [
+    ranks = [
         int(path.name.removeprefix("rank").removesuffix(layout.UPLOADS)) for path in root.glob(f"rank*{layout.UPLOADS}")
     ]
-    yield from found or ([] if layout.journals(root) else [0])
+    yield from ranks or ([] if layout.journals(root) else [0])
 
 
 def _files_of(root: Path, step: int, rank: int) -> list[str]:
@@ -496,5 +490,5 @@ def _all_files(root: Path, rank: int) -> list[str]:
 
 
 def _stamp(file: Path) -> tuple[int, int]:
-    found = file.stat()
-    return found.st_size, found.st_mtime_ns
+    facts = file.stat()
+    return facts.st_size, facts.st_mtime_ns

@@ -383,9 +383,9 @@ class TraceWriter:
             _, known, changed = self._resolved
         if known is None:
             for step, reference in reversed(self._patterns.values()):
-                found = changed_lines(reference, pattern)
-                if found is not None:
-                    known, changed = (step, reference), found
+                differing = changed_lines(reference, pattern)
+                if differing is not None:
+                    known, changed = (step, reference), differing
                     self._resolved = pattern, known, changed
                     break
         if known is None:

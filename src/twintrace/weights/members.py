@@ -42,17 +42,17 @@ class Unclear:
 
 
 def to_weights(
-    left: State, right: State, found: Sequence[Match], unclear: Sequence[Unclear], fused: Sequence[Pair] = ()
+    left: State, right: State, layers: Sequence[Match], unclear: Sequence[Unclear], fused: Sequence[Pair] = ()
 ) -> WeightMap:
     """The map that follows from the layers that were paired. `fused`: pairs of one weight with several."""
-    return _Writer(left, right, found, unclear, fused).write()
+    return _Writer(left, right, layers, unclear, fused).write()
 
 
 class _Writer:
     def __init__(
-        self, left: State, right: State, found: Sequence[Match], unclear: Sequence[Unclear], fused: Sequence[Pair]
+        self, left: State, right: State, layers: Sequence[Match], unclear: Sequence[Unclear], fused: Sequence[Pair]
     ) -> None:
-        self.left, self.right, self.found, self.unclear, self.fused = left, right, found, unclear, fused
+        self.left, self.right, self.found, self.unclear, self.fused = left, right, layers, unclear, fused
         self.live = left.live and right.live
         self.misfits: list[str] = []
 

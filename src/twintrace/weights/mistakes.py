@@ -31,11 +31,11 @@ _GATES = {
 }
 
 
-def describe(expected: Array, found: Array, dtype: str, kind: str = "") -> str:
-    """A sentence about `found`, whose values should be those of `expected`; both in their storage type."""
-    one, two = as_float(expected, dtype), as_float(found, dtype)
-    if found.shape != expected.shape:
-        return next(_other_shape(one, two), f"has shape {list(found.shape)}, expected {list(expected.shape)}")
+def describe(expected: Array, got: Array, dtype: str, kind: str = "") -> str:
+    """A sentence about `got`, whose values should be those of `expected`; both in their storage type."""
+    one, two = as_float(expected, dtype), as_float(got, dtype)
+    if got.shape != expected.shape:
+        return next(_other_shape(one, two), f"has shape {list(got.shape)}, expected {list(expected.shape)}")
     if dtype not in UNITS or one.dtype.kind not in "fc":
         one, two = one.astype(np.float64), two.astype(np.float64)
     for hypothesis in _HYPOTHESES:
