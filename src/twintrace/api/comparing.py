@@ -31,7 +31,6 @@ from ..store.registry import open_trace
 from ..store.trace import Trace
 from .fleet import compare_many, is_large, scan_ranks
 from .places import (
-    PlaceResult,
     Request,
     can_recompute,
     graphs_of,
@@ -210,7 +209,14 @@ def compare_traces(
                 walk.parts[place] = without_unplaced(part, trace.assembled(place[0]), which)
     parts, equal = walk.parts, tuple(walk.equal)
     results = tuple(result for part in parts.values() for result in part.results)
-    among = _among_ranks(traces, parts)
+    among = {  # differences among the ranks of one side, by the side and the step
+        which: {
+            step: [item for item in trace.assembled(step).findings if part.parted or not item.suspicion]
+            for (step, _), part in parts.items()
+        }
+        for which, trace in enumerate(traces)
+        if isinstance(trace, WholeTrace)
+    }
     for which, findings in among.items():
         results = tuple(with_findings(results, findings, which=which))
     if pictures:
@@ -366,20 +372,6 @@ def _placements_unused(traces: tuple[Trace, Trace], mapped: Any) -> Iterator[str
     for side, trace, declared in zip(("left", "right"), traces, mapped.placements, strict=True):
         if declared and not isinstance(trace, WholeTrace):
             yield f"The mapping's placements of the {side} have no effect: its ranks were not put together (--layout whole does)."
-
-
-def _among_ranks(
-    traces: tuple[Trace, Trace], parts: Mapping[tuple[int, int], PlaceResult]
-) -> dict[int, dict[int, Sequence[Any]]]:
-    """Differences among the ranks of one side, by the side and the step."""
-    return {
-        which: {
-            step: [item for item in trace.assembled(step).findings if part.parted or not item.suspicion]
-            for (step, _), part in parts.items()
-        }
-        for which, trace in enumerate(traces)
-        if isinstance(trace, WholeTrace)
-    }
 
 
 def _read_mapping(path: str | os.PathLike[str] | None) -> Any:

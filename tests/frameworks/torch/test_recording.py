@@ -18,7 +18,7 @@ from torch.overrides import TorchFunctionMode  # noqa: E402
 from zoo import fuses_on_the_host  # noqa: E402
 
 import twintrace as tt  # noqa: E402
-from twintrace.collect.session import unseen  # noqa: E402
+from twintrace.collect.processes import unseen  # noqa: E402
 from twintrace.frameworks.torch import tensors  # noqa: E402
 from twintrace.frameworks.torch.releases import ENGINE  # noqa: E402
 from twintrace.model.errors import TraceWriteError  # noqa: E402
