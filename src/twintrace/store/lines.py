@@ -105,7 +105,7 @@ def _finite(text: str) -> float:
 
 _DECODER = json.JSONDecoder(parse_float=_finite, parse_constant=_finite)
 _scan = make_scanner(_DECODER)
-"""What `_DECODER.decode` calls between two looks for spaces, which take as long as a short line."""
+"""The inner part of `_DECODER.decode`, without its looks for spaces, which take as long as a short line."""
 
 
 def _is_deeper(wire: Wire, limit: int) -> bool:
