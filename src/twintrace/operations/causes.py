@@ -86,22 +86,38 @@ def cause_of(
     foreign = recomputation.sides[0].framework != recomputation.sides[1].framework and all(
         part.calls and part.calls[-1].site.phase is Phase.UPDATE for part in (left, right)
     )
+    enough = min(_PROVEN, _SHARE * before)
+    nearly = _HELD_OTHERWISE * before if foreign else 0.0
     for candidate in operand_paths(search) if paths else search.candidates():
-        changed = candidate.left, candidate.right
+        changed, begun = (candidate.left, candidate.right), candidate.bound or bound
+        if f.shape == g.shape and any(
+            meanings is not None and recomputation.is_oversized(which, (left, right)[which], meanings)
+            for which, meanings in enumerate(changed)
+        ):
+            continue
         try:
-            after, other, limit = recomputation.both(left, right, candidate.bound or bound, layout, changed)
+            after, other = recomputation.values_of_both(left, right, begun, layout, changed, f)
+            now = recomputation.relative(after, _as_hidden(after, other) if masked else other)
+            if now > max(enough, nearly):  # most candidates: their tolerance need not be computed
+                continue
+            after, other, limit = recomputation.both(left, right, begun, layout, changed)
         except NotRecomputable:
             continue
-        if masked and after.shape == other.shape:
-            other = torch.where((after <= HIDDEN) & (other <= HIDDEN), after, other)
+        other = _as_hidden(after, other) if masked else other
         rest = recomputation.difference_between(after, other, limit, SINGLE)
         now = recomputation.relative(after, other)
-        proven = not rest.significant and now <= min(_PROVEN, _SHARE * before)
-        if not proven and not (foreign and now <= _HELD_OTHERWISE * before):
+        if not (now <= enough and not rest.significant) and not (foreign and now <= nearly):
             continue
         was = "shapes differ" if f.shape != g.shape else f"{before:.1e}"
         return replace(candidate.cause, proof=f"{was} → {now:.1e}")
     return None
+
+
+def _as_hidden(after: Tensor, other: Tensor) -> Tensor:
+    """The second result with the first one's masked scores, where both have one."""
+    if after.shape != other.shape:
+        return other
+    return torch.where((after <= HIDDEN) & (other <= HIDDEN), after, other)
 
 
 class Search:

@@ -28,7 +28,7 @@ from .audits import Audit, audit
 from .candidates import Cause
 from .catalog import OPERATIONS
 from .causes import HIDDEN, cause_of
-from .evaluation import SINGLE, Gradients, NotRecomputable, Values, run
+from .evaluation import DTYPES, SINGLE, Gradients, NotRecomputable, Values, run
 from .leaves import Trend, blocks, is_part, relation, trend
 from .meanings import FRAMEWORKS_OWN, Argument, Meaning, Operand, different_arguments, told
 from .optimizers import of_one_parameter
@@ -68,6 +68,11 @@ _MOST = 0.5
 
 
 _RECENT_BYTES = 128 << 20
+
+_LARGE = 1 << 18
+"""Elements from which on the shapes of a changed calculation are computed before its values."""
+_GROWTH = 4
+"""Times the largest recorded value that a value of a changed calculation may have."""
 
 
 class _Recent:
@@ -597,6 +602,54 @@ class Recomputation:
             two = self._wobble(1, right, self.from_left(bound), g, meanings[1], bound, layout, converted)
             tolerance = tolerance + one + two
         return f, g, tolerance
+
+    def values_of_both(
+        self,
+        left: Slice,
+        right: Slice,
+        bound: Mapping[int, Bound],
+        layout: Layout,
+        meanings: tuple[Sequence[Meaning] | None, Sequence[Meaning] | None],
+        known: Tensor,
+    ) -> tuple[Tensor, Tensor]:
+        """f(X_L) and g(X_L) as `both` gives them, without their tolerance, which costs several times as much. `known` is f(X_L) if
+        the left's meanings are not changed. Raises NotRecomputable.
+        """
+        bound = self._with_equal_bits(left, right, self._with_gradients(left, right, bound))
+        f = known if meanings[0] is None else self._result(0, left, self.values[0], meanings[0])
+        g = self._result(1, right, self.from_left(bound), meanings[1])
+        with contextlib.suppress(RuntimeError):
+            g = laid_out(g, layout, f.shape)
+        return f, g
+
+    def is_oversized(self, which: int, part: Slice, changed: Sequence[Meaning]) -> bool:
+        """True if changed calls give another number of elements than was recorded, or make something far larger on the way.
+
+        Operands in another place may make a product of all positions with all others out of a small one. Shapes are computed
+        alone; False where they cannot be, as with small values, which cost less than the shapes.
+        """
+        spec = self.values[which].spec
+        numbers = {*part.edge, part.tensor, *(number for call in part.calls for number in outputs_of(call).values())}
+        largest = max(math.prod(spec(number).shape) for number in numbers)
+        if largest < _LARGE:
+            return False
+
+        def shaped(number: int) -> Tensor:
+            if number < 0:
+                return self._constants[number].to("meta")
+            known = DTYPES.get(spec(number).dtype, torch.float64)
+            return torch.empty(
+                spec(number).shape, dtype=torch.float64 if known.is_floating_point else known, device="meta"
+            )
+
+        try:
+            with torch.no_grad():
+                made = run(changed, shaped, part.copies, spec)
+        except NotRecomputable:
+            return False  # a kernel that looks at values, or at none of the shapes
+        if part.tensor in made and made[part.tensor].numel() != math.prod(spec(part.tensor).shape):
+            return True
+        return any(item.numel() > _GROWTH * largest for item in made.values())
 
     def _with_equal_bits(self, left: Slice, right: Slice, bound: Mapping[int, Bound]) -> Mapping[int, Bound]:
         """The binding with the leaves that have the same bits on both sides: the weights of a layer are compared after the calls in
