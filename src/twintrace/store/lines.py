@@ -104,7 +104,7 @@ def _finite(text: str) -> float:
 
 
 _DECODER = json.JSONDecoder(parse_float=_finite, parse_constant=_finite)
-_scan = make_scanner(_DECODER)
+_scan = make_scanner(_DECODER)  # type: ignore[arg-type]  # it takes a decoder, whatever its stub says
 """The inner part of `_DECODER.decode`, without its looks for spaces, which take as long as a short line."""
 
 
