@@ -18,7 +18,6 @@ from ..engine.processes import engine_named
 from ..judge import first_backward, first_forward, first_mistake, policy_named
 from ..judge.divergences import counting_equal_steps
 from ..judge.policies import Evidence
-from ..model.choices import EngineName, LayoutName, PolicyName, Progress
 from ..model.dtypes import UNITS
 from ..model.errors import ReportError, TraceError, TraceFormatError, UsageError
 from ..model.measurements import Measurement
@@ -26,7 +25,7 @@ from ..model.pairs import Alignment, Declared, Part, Side
 from ..model.results import CallResult, Divergence, StepResults, TensorResult
 from ..model.sites import Kind, Phase
 from ..model.verdicts import Outcome
-from ..model.words import counted, spans
+from ..model.words import EngineName, LayoutName, PolicyName, Progress, counted, spans
 from ..store.registry import open_trace
 from ..store.trace import Trace
 from .fleet import compare_many, is_large, scan_ranks
