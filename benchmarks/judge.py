@@ -225,7 +225,7 @@ def targets(outcomes: Sequence[Outcome]) -> list[Verdict]:
 
 
 def costs(folder: Path, size: str) -> list[Verdict]:
-    """What judging costs, in seconds of a core; each figure the least of three, in a process of its own."""
+    """Costs of judging, in seconds of one core, and by the clock on two; each figure the least of three."""
     return list(_costs(folder / "costs", size))
 
 
@@ -243,6 +243,14 @@ def _costs(folder: Path, size: str) -> Iterator[Verdict]:
     yield Verdict(
         "GPT pair: time / 8 float64 passes", judged["seconds"] / passes["seconds"], judge_costs.SHARE_OF_PASSES
     )
+    both = [
+        _least(*command, by="wall", OMP_NUM_THREADS="2")
+        for command in (("compare", warm, str(folder / "gpt")), ("passes", size))
+    ]
+    say(f"on two cores: {both[0]['wall']:.2f} s by the clock; the passes {both[1]['wall']:.2f} s")
+    yield Verdict(
+        "GPT pair, two cores: time / 8 float64 passes", both[0]["wall"] / both[1]["wall"], judge_costs.SHARE_OF_PASSES
+    )
     judge_costs.in_process("small", str(folder / "small"))
     small = _least("pair", warm, str(folder / "small"))
     say(f"small tensors: {small['pairs'] / small['seconds']:,.0f} pairs a second before recomputation")
@@ -251,8 +259,8 @@ def _costs(folder: Path, size: str) -> Iterator[Verdict]:
     )
 
 
-def _least(*arguments: str) -> dict[str, Any]:
-    return min((judge_costs.in_process(*arguments) for _ in range(3)), key=lambda figures: figures["seconds"])
+def _least(*arguments: str, by: str = "seconds", **variables: str) -> dict[str, Any]:
+    return min((judge_costs.in_process(*arguments, **variables) for _ in range(3)), key=lambda figures: figures[by])
 
 
 def _figures(outcomes: Sequence[Outcome], verdicts: Sequence[Verdict]) -> dict[str, Any]:

@@ -6,8 +6,8 @@
     python -m benchmarks.judge_costs record SIZE FOLDER      the pair: FOLDER/left, FOLDER/right
 
 The work is the transformer of the other benchmarks: 6 layers, width 256, one training step. The right side's weights are a few
-units in the last place off, so every value differs and nothing can be skipped as equal. Seconds are those of the processor, of all
-threads: whatever else the machine does, they are comparable.
+units in the last place off, so every value differs and nothing can be skipped as equal. `seconds` are those of the processor, of
+all threads: whatever else the machine does, they are comparable. `wall` are those of the clock, for several cores.
 """
 
 from __future__ import annotations
@@ -59,10 +59,10 @@ def passes(size: str) -> None:
         F.cross_entropy(outputs.reshape(-1, outputs.shape[-1]), work.targets).backward()
 
     run()
-    began = time.process_time()
+    began = _clocks()
     for _ in range(PASSES):
         run()
-    _tell(time.process_time() - began)
+    _tell(began)
 
 
 def compare(warm: str, folder: str, *, recompute: bool = True) -> None:
@@ -70,10 +70,9 @@ def compare(warm: str, folder: str, *, recompute: bool = True) -> None:
     import twintrace as tt
 
     tt.compare(Path(warm) / "left", Path(warm) / "right", recompute=recompute)
-    began = time.process_time()
+    began = _clocks()
     found = tt.compare(Path(folder) / "left", Path(folder) / "right", recompute=recompute)
-    seconds = time.process_time() - began
-    _tell(seconds, pairs=sum(len(result.tensors) for result in found.results), agree=bool(found.agree))
+    _tell(began, pairs=sum(len(result.tensors) for result in found.results), agree=bool(found.agree))
 
 
 def pair(warm: str, folder: str) -> None:
@@ -88,13 +87,18 @@ def small(folder: str) -> None:
     write_traces(Path(folder), Data("small", *SMALL))
 
 
-def _tell(seconds: float, **more: Any) -> None:
+def _clocks() -> tuple[float, float]:
+    return time.process_time(), time.perf_counter()
+
+
+def _tell(began: tuple[float, float], **more: Any) -> None:
+    seconds, wall = (now - then for now, then in zip(_clocks(), began, strict=True))
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    sys.stdout.write(json.dumps({"seconds": seconds, "peak_mb": peak, **more}) + "\n")
+    sys.stdout.write(json.dumps({"seconds": seconds, "wall": wall, "peak_mb": peak, **more}) + "\n")
 
 
 def in_process(*arguments: str, **variables: str) -> dict[str, Any]:
-    """One of the above in a process of its own, with one core for its arithmetic; what it tells."""
+    """One of the above in a process of its own, with one core for its arithmetic unless `variables` say more; what it tells."""
     paths = {"PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "src")])}
     env = os.environ | {"ONEDNN_MAX_CPU_ISA": "AVX512_CORE_BF16", "OMP_NUM_THREADS": "1"} | paths | variables
     command = [sys.executable, "-m", "benchmarks.judge_costs", *arguments]

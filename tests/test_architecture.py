@@ -40,6 +40,7 @@ DOORS: dict[str, set[str]] = {stage: {"model"} for stage in STAGES} | {
     "diagnose": {"operations", "store", "model"},
     "layouts": {"operations", "store", "model"},
     "measure": {"engine", "model"},
+    "operations": {"engine", "model"},
     "store": {"engine", "model"},
     "align": {"operations", "model"},
     "judge": {"operations", "model"},
@@ -80,6 +81,7 @@ HOMES = {
         "engine/compiling.py",
         "engine/intrinsics.py",
         "compat/torch_npu_hooks/decimals_numba.py",
+        "operations/scores_numba.py",
     ),
     "llvmlite": ("engine/intrinsics.py",),  # numba's own, for an instruction that numba has no name for
     "tomli": ("judge/", "api/accepting.py"),

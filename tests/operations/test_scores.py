@@ -7,6 +7,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from twintrace.operations import scores  # noqa: E402
 from twintrace.operations.meanings import Meaning, Operand  # noqa: E402
 from twintrace.operations.scores import Precision, judge_result, precision_of  # noqa: E402
 
@@ -30,6 +31,54 @@ def drawn(*shape, seed=0):
 
 def signs(*shape):
     return drawn(*shape, seed=9).sign()
+
+
+@pytest.fixture(autouse=True, params=["compiled", "torch"])
+def kernel(request, monkeypatch):
+    """Each test with both walks over the elements."""
+    if request.param == "torch":
+        monkeypatch.setattr(scores, "_kernel", lambda: None)
+    elif scores._kernel() is None:
+        pytest.skip("numba is not installed")
+    return request.param
+
+
+def test_both_walks_say_the_same(monkeypatch):
+    """Special numbers among others, some beyond the limit: the same score, the same places."""
+    want = drawn(9_000)
+    got = want * (1 + 1.4 * U * drawn(9_000, seed=1))
+    special = torch.tensor([0.0, NAN, INF, -INF, LARGEST, -LARGEST, 2 * LARGEST, 1e-40], dtype=torch.float64)
+    want[:64], got[:64] = special.repeat_interleave(8), special.repeat(8)
+    want[5_000], got[5_000] = INF, INF
+    for error in (None, U * drawn(9_000, seed=2).abs()):
+        found = []
+        for kernel in (scores._kernel(), None):
+            monkeypatch.setattr(scores, "_kernel", lambda kernel=kernel: kernel)
+            beyond = []
+            found.append((judge_result(got, want, error, F32, beyond=beyond.append), beyond))
+            monkeypatch.undo()
+        (one, first), (two, second) = found
+        assert one.ratio == two.ratio == INF
+        assert (one.index, one.share) == (two.index, two.share)
+        assert (one.relative, one.limit) == pytest.approx((two.relative, two.limit), rel=1e-12)
+        assert torch.equal(first[0], second[0])
+        assert len(first[0]) == round(one.share * 9_000) > 100
+
+
+@pytest.mark.parametrize(
+    "want",
+    [
+        f64(1.0).expand(6),
+        torch.ones(12, dtype=torch.float64)[::2],
+        torch._efficientzerotensor(6, dtype=torch.float64) + 1.0,
+    ],
+    ids=["repeated", "every second", "computed of zeros"],
+)
+def test_results_that_lie_in_memory_otherwise_are_read_alike(want):
+    got = torch.ones(6, dtype=torch.float64)
+    assert judge_result(got, want, None, F32).ratio == 0
+    got[4] += 2 * U
+    assert judge_result(got, want, None, F32).index == (4,)
 
 
 # --- element -----------------------------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ import math
 import resource
 import time
 import tracemalloc
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -16,7 +17,7 @@ from twintrace.model.records import Frame, Gradient, Header, Keep, Level, Role
 from twintrace.model.sites import Kind, Phase, Site
 from twintrace.model.tensors import Location, Spec
 from twintrace.model.values import Nest, TensorRef
-from twintrace.store import digest
+from twintrace.store import digest, reader
 from twintrace.store.lines import seal
 from twintrace.store.reader import open_native
 
@@ -35,6 +36,22 @@ def trace(full, tmp_path):
 @pytest.fixture(scope="module")
 def killed(tmp_path_factory):
     return specimens.write_killed(tmp_path_factory.mktemp("killed") / "trace")
+
+
+def test_a_payload_is_checked_once_if_it_is_right(trace, monkeypatch):
+    """Values are read to be measured, recomputed and drawn. One that is damaged is refused each time."""
+    journal = open_native(trace).journal(0)
+    kept = [tensor for tensor in journal.tensors() if tensor.payload is not None and tensor.fingerprint]
+    checked = []
+    monkeypatch.setattr(reader, "fingerprint", lambda array: checked.append(1) or digest.fingerprint(array))
+    first = journal.array(kept[0])
+    assert journal.array(kept[0]).tobytes() == first.tobytes()
+    assert len(checked) == 1
+    other = replace(kept[0], fingerprint="0" * 32)
+    for _ in range(2):
+        with pytest.raises(TraceFormatError, match="recorded fingerprint 0000"):
+            journal.array(other)
+    assert len(checked) == 3
 
 
 # --- what a whole journal says --------------------------------------------------------------------------------------

@@ -420,6 +420,7 @@ def _with_share(
     ):
         return parting
     from ..operations.replay import Compared, share
+    from ..operations.workers import working
 
     place = parting.result.step, parting.result.rank
     journals = (traces[0].journal(*place), traces[1].journal(*place))
@@ -430,7 +431,8 @@ def _with_share(
     for end in ends:
         if end.pair.right == first.pair.right:
             return parting
-        got = share(recomputation, origin, Compared(end.pair.left, end.pair.right, end.pair.layout))
+        with working():
+            got = share(recomputation, origin, Compared(end.pair.left, end.pair.right, end.pair.layout))
         if got.stopped or got.failed:
             if end is not ends[0]:
                 return parting  # the end of the run was replayed, and told nothing

@@ -6,8 +6,9 @@ audit(meaning, values, gradients)      a score for each recorded result and grad
 from __future__ import annotations
 
 import functools
+import itertools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,6 +17,7 @@ import torch
 from ..model.tensors import UNITS
 from .evaluation import COARSE, SINGLE, Gradients, NotRecomputable, Values, evaluate, rounded
 from .meanings import Meaning, Operand
+from .optimizers import of_each_parameter
 from .rounding import NoError, RunningError, coarse_product
 from .scores import BLOCK, Precision, Score, exact, judge_result, precision_of
 from .simulation import (
@@ -58,6 +60,15 @@ _COMPLEX_UNITS = 8.0
 """Units of the magnitude that such a result may be off by: two products and their sum in each part, once more for a quotient."""
 _ROUNDED_ONCE = frozenset(("add", "sub", "mul", "relu"))
 """Operations that round their results once, and their gradients: most need no further bound, which takes longer to compute."""
+_LEAST_UNITS: Mapping[str, float] = {
+    **dict.fromkeys(("exp", "erf", "sin", "cos", "sigmoid", "silu", "mish", "quick_gelu", "rsqrt"), 8.0),
+    "gelu": 4.0, "tanh": 2.0, "div": 1.0, "sqrt": 1.0, "square": 1.0, "reciprocal": 1.0, "adam": 1.0,
+}  # fmt: skip
+"""Elementwise operations, and the units of each result and gradient that their whole bound has at least, beside the rounding of the
+result itself: nearly all elements keep to these. `tests/operations/test_known_bounds.py` has them.
+"""
+_ROUNDED = frozenset(("parameters", "exp_avg", "exp_avg_sq"))
+"""Results of an optimizer in `_LEAST_UNITS` that are rounded, of a parameter that has a gradient; others may be copies."""
 _STRIDE = 8
 """Of the magnitudes that products sum, one in so many is counted at first; of those of 256 terms, right kernels keep to 1 in 64."""
 
@@ -80,14 +91,18 @@ def audit(
     `keep` is given the float64 results by the numbers of the recorded ones.
     """
     audited = functools.partial(_audit, meaning, values, gradients, framework, operand_unit, keep or _forget)
-    simple = traits_of(meaning).moves or meaning.operation in _ROUNDED_ONCE
-    first: dict[str, Any] | None = {"bounded": False} if simple else {"stride": _STRIDE}
-    first = None if whole or (not simple and not traits_of(meaning).product) else first
+    first = {} if whole else _smaller_bound(meaning, values, gradients)
+    beyond: dict[int, Tensor] = {}
     try:
-        forward, backward, why = audited(**(first or {}))
-        if first and (why or not all(score.ratio <= 1 for score in (*forward.values(), *backward.values()))):
-            first = None
-            forward, backward, why = audited()
+        forward, backward, why = audited(**first, beyond=beyond)
+        if first and (why or not _are_within(forward, backward)):
+            some = None if why else _of_elements(meaning, values, gradients, framework, beyond)
+            if some is not None and _are_within(forward | some[0], backward | some[1]):
+                forward |= {number: replace(forward[number], ratio=score.ratio) for number, score in some[0].items()}
+                backward |= {number: replace(backward[number], ratio=score.ratio) for number, score in some[1].items()}
+            else:
+                first = {}
+                forward, backward, why = audited()
     except NotRecomputable as error:
         return Audit({}, {}, str(error), str(error))
     if gradients is not None and gradients.inner and any(score.ratio > 1 for score in backward.values()):
@@ -108,7 +123,88 @@ def audit(
             for number in own.keys() & wrong & simulation.results.keys():
                 if other[number].ratio <= 1:
                     own[number] = replace(other[number], coarse_inside=True)
-    return Audit(forward, backward, "", why, whole=first is None)
+    return Audit(forward, backward, "", why, whole=not first)
+
+
+def _smaller_bound(meaning: Meaning, values: Values, gradients: Gradients | None) -> dict[str, Any]:
+    """Settings of a bound that is quicker to compute, and never larger than the whole one; none if there is none."""
+    if traits_of(meaning).moves or meaning.operation in _ROUNDED_ONCE:
+        return {"bounded": False}
+    sent = () if gradients is None else itertools.chain.from_iterable(gradients.inputs.values())
+    if meaning.operation in _LEAST_UNITS and not any(is_half(values, number) for number in (*meaning.results, *sent)):
+        return {"bounded": False, "least_units": _LEAST_UNITS[meaning.operation]}
+    return {"stride": _STRIDE} if traits_of(meaning).product else {}
+
+
+def _is_rounded(meaning: Meaning, key: int | str) -> bool:
+    """False for a result that may be a copy: of an optimizer, what has no gradient, or no average of gradients."""
+    if not isinstance(key, str):
+        return True
+    name, _, place = key.partition(".")
+    gradients = meaning.arguments.get("gradients")
+    return name in _ROUNDED and isinstance(gradients, tuple) and gradients[int(place or 0)] is not None
+
+
+def _are_within(*scores: Mapping[int, Score]) -> bool:
+    return all(score.ratio <= 1 for part in scores for score in part.values())
+
+
+class _Elements(Values):
+    """Some elements of those tensors that have as many as an elementwise call computes; other tensors as they are."""
+
+    def __init__(self, values: Values, count: int, places: Tensor) -> None:
+        self._values, self._count, self._places = values, count, places
+        self.spec = values.spec
+
+    def __call__(self, number: int) -> Tensor:
+        return self._chosen(self._values(number))
+
+    def slack(self, number: int) -> Tensor | None:
+        found = self._values.slack(number)
+        return None if found is None else self._chosen(found)
+
+    def _chosen(self, tensor: Tensor) -> Tensor:
+        return tensor.reshape(-1)[self._places] if tensor.numel() == self._count else tensor
+
+
+def _of_elements(
+    meaning: Meaning, values: Values, gradients: Gradients | None, framework: str, beyond: Mapping[int, Tensor]
+) -> tuple[dict[int, Score], dict[int, Score]] | None:
+    """Scores of those elements of an elementwise call that are beyond a smaller bound, against the whole one, which takes ten times
+    as long to compute as the call itself; None if other elements count for them as well.
+    """
+    if meaning.operation not in _LEAST_UNITS:
+        return None
+    found: tuple[dict[int, Score], dict[int, Score]] = {}, {}
+    for part in of_each_parameter(meaning):
+        numbers = set(part.results)
+        taken = {operand.tensor for _, operand in part.operands()}
+        if gradients is not None and gradients.inputs:
+            numbers.update(*gradients.inputs.values())
+            taken.update(gradients.outputs.values())
+        places = [beyond[number] for number in numbers if number in beyond]
+        if not places:
+            continue
+        shapes = {tuple(values.spec(number).shape) for number in numbers | taken}
+        count = max(map(math.prod, shapes))
+        # The gradient of a number that all elements share is a sum.
+        summed = gradients is not None and any(
+            math.prod(values.spec(number).shape) != count for number in gradients.inputs
+        )
+        if summed or any(1 < math.prod(shape) < count for shape in shapes) or _lie_otherwise(shapes, count):
+            return None
+        chosen = _Elements(values, count, torch.cat(places).unique() if len(places) > 1 else places[0])
+        forward, backward, why = _audit(part, chosen, gradients, framework, 0.0, _forget)
+        if why:
+            return None
+        for own, scores in zip(found, (forward, backward), strict=True):
+            own.update({number: score for number, score in scores.items() if number in beyond})
+    return found
+
+
+def _lie_otherwise(shapes: Collection[tuple[int, ...]], count: int) -> bool:
+    """True if tensors of so many elements do not all have one shape: [8, 1] beside [1, 8]."""
+    return len({shape for shape in shapes if math.prod(shape) == count}) > 1
 
 
 def _forget(number: int, result: Tensor) -> None:
@@ -124,14 +220,18 @@ def _audit(
     keep: Callable[[int, Tensor], None],
     *,
     bounded: bool = True,
+    least_units: float = 0.0,
     stride: int = 1,
     simulation: Simulation | None = None,
+    beyond: dict[int, Tensor] | None = None,
 ) -> tuple[dict[int, Score], dict[int, Score], str]:
-    """Scores of one call; without `bounded` against the rounding of the results alone, whatever comes before it, with a `stride`
-    against a part of the rounding of its sums.
+    """Scores of one call; without `bounded` against the rounding of the results alone, and so many units more, whatever comes
+    before it; with a `stride` against a part of the rounding of its sums.
 
-    `simulation` shows what sums and intermediate values in 16 bits do: that much more is allowed.
+    `simulation` shows what sums and intermediate values in 16 bits do: that much more is allowed. `beyond` is given the places of
+    the elements that are beyond their limit, by the numbers of the tensors.
     """
+    told = {} if beyond is None else beyond
     results = [(number, key) for number, key in meaning.results.items()]
     given = (*meaning.results, *(operand.tensor for _, operand in meaning.operands()))
     complicated = not traits_of(meaning).moves and meaning.operation not in _COMPLEX
@@ -165,7 +265,7 @@ def _audit(
     backward: dict[int, Score] = {}
     why = ""
     accuracy = accuracy_of(meaning.operation, framework)
-    if meaning.operation in STEPS and meaning.operation not in _WHOLE and not wanted and isinstance(mode, RunningError):
+    if meaning.operation in STEPS and meaning.operation not in _WHOLE and not wanted:
         computed = _step_in_blocks(meaning, operands, mode)
     else:
         computed = _evaluate_with_errors(meaning, operands, mode, precision, accuracy, operand_unit, wanted)
@@ -204,12 +304,28 @@ def _audit(
             bound = _with_slack(bound, want, None if slack is None else factor * slack)
         walk = functools.partial(_walk, squares, key) if summed else None
         other = None if simulation is None else simulation.results.get(number)
-        scores[number] = judge_result(got, want, bound, held, walk, terms, other)
+        tell = functools.partial(told.__setitem__, number)
+        # The framework's own accuracy is in the bound already.
+        if least_units and _is_rounded(meaning, key) and not (accuracy.absolute or accuracy.input):
+            held = replace(held, unit=(1 + least_units) * held.unit)
+        scores[number] = judge_result(got, want, bound, held, walk, terms, other, beyond=tell)
     forward = scores
     if wanted and gradients is not None:
         try:
             backward = _audit_backward(
-                meaning, values, gradients, mode, computed, operands, numbers, precision, framework, simulation, narrow
+                meaning,
+                values,
+                gradients,
+                mode,
+                computed,
+                operands,
+                numbers,
+                precision,
+                framework,
+                simulation,
+                narrow,
+                told,
+                least_units,
             )
         except NotRecomputable as error:
             why = str(error)
@@ -258,15 +374,12 @@ _WHOLE = frozenset(("lamb",))
 """Optimizers whose update of one element depends on others."""
 
 
-def _step_in_blocks(meaning: Meaning, operands: Mapping[str, Tensor], mode: RunningError) -> dict[int | str, Tensor]:
+def _step_in_blocks(
+    meaning: Meaning, operands: Mapping[str, Tensor], mode: RunningError | NoError
+) -> dict[int | str, Tensor]:
     """A step of an optimizer, elementwise: in blocks that stay in the cache, with their errors."""
     computed: dict[int | str, Tensor] = {}
-    parameters = meaning.arguments["parameters"]
-    for place in range(len(parameters) if isinstance(parameters, tuple) else 0):
-        arguments = {
-            name: (value[place],) if isinstance(value, tuple) else value for name, value in meaning.arguments.items()
-        }
-        single = replace(meaning, arguments=arguments)
+    for place, single in enumerate(of_each_parameter(meaning)):
         own = {path: operands.get(path.replace(".0", f".{place}"), operands.get(path)) for path, _ in single.operands()}
         shape = operands[f"parameters.{place}"].shape
         count = shape.numel()
@@ -310,6 +423,8 @@ def _audit_backward(
     framework: str,
     simulation: Simulation | None,
     narrow: Simulation | None,
+    beyond: dict[int, Tensor],
+    least_units: float,
 ) -> dict[int, Score]:
     seeds: list[tuple[Tensor, Tensor]] = []
     accuracy = accuracy_of(meaning.operation, framework)
@@ -317,7 +432,7 @@ def _audit_backward(
         if number in gradients.outputs and key in computed and computed[key].requires_grad:
             seed = values(gradients.outputs[number])
             result = computed[key]
-            if isinstance(mode, RunningError):  # kernels save what they computed
+            if isinstance(mode, RunningError) and not traits_of(meaning).product:  # kernels save what they computed
                 size = result.detach().abs()
                 saved = precision.unit * size + precision.least
                 if accuracy.absolute or accuracy.input:
@@ -362,6 +477,7 @@ def _audit_backward(
             candidates.append((total, functools.reduce(lambda a, b: a + b, errors) if errors else None))
         for number in recorded:
             own = precision_of(values.spec(number).dtype, meaning, framework)
+            own = replace(own, unit=(1 + least_units) * own.unit) if least_units else own
             got = values(number)
             slack = values.slack(number)
             bounds = [
@@ -369,8 +485,10 @@ def _audit_backward(
                 for want, bound in candidates
             ]
             other = None if simulation is None else simulation.results.get(number)
+            # Of several candidates, whichever is nearest, no element is told: they may be beyond others than the nearest's.
+            tell = functools.partial(beyond.__setitem__, number) if len(candidates) == 1 else None
             scored = [
-                (judge_result(got, want.detach(), bound, own, simulated=other), want, bound)
+                (judge_result(got, want.detach(), bound, own, simulated=other, beyond=tell), want, bound)
                 for (want, _), bound in zip(candidates, bounds, strict=True)
             ]
             score, want, bound = min(scored, key=lambda item: item[0].ratio)
@@ -379,6 +497,7 @@ def _audit_backward(
                 and score.test == "element"
                 and got.shape == want.shape
                 and isinstance(mode, RunningError)
+                and mode.stride == 1
             ):
                 path = next(path for path in leaves if numbers[path] == value)
                 if meaning.operation in _POOLS and _pooled_elsewhere(

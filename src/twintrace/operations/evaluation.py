@@ -32,7 +32,8 @@ DTYPES = {
 COARSE = 2.0**-12
 """Element types with a larger unit have 16 bits or fewer: sums of them are accumulated in float32 as a rule."""
 
-_CACHE_BYTES = 512 << 20
+_CACHE_BYTES = 128 << 20
+"""Values of one side that are held: most are asked for by the call that made them and by the next; more are no quicker."""
 _UNCHECKED = "torch.ops.aten._"
 """Beginning of the names of kernels that PyTorch calls after it has checked their arguments: other shapes damage memory."""
 

@@ -11,7 +11,7 @@ number. Results have the keys `parameters.0`, `exp_avg.3`, `step.0`: the name of
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -108,11 +108,28 @@ def of_one_parameter(meaning: Meaning, result: int) -> Meaning:
     if meaning.operation not in _RESULTS or not isinstance(key, str):
         return meaning
     name, _, number = key.partition(".")
-    place = int(number or 0)
+    return _of_parameter(meaning, int(number or 0), {result: f"{name}.0" if number else name})
+
+
+def of_each_parameter(meaning: Meaning) -> Iterator[Meaning]:
+    """A step of an optimizer as one for each parameter, what all share with the first; any other meaning as it is."""
+    parameters = meaning.arguments.get("parameters")
+    if meaning.operation not in _RESULTS or not isinstance(parameters, tuple):
+        yield meaning
+        return
+    results: list[dict[int, int | str]] = [{} for _ in parameters]
+    for result, key in meaning.results.items():
+        name, _, number = str(key).partition(".")
+        results[int(number or 0)][result] = f"{name}.0" if number else key
+    for place, own in enumerate(results):
+        yield _of_parameter(meaning, place, own)
+
+
+def _of_parameter(meaning: Meaning, place: int, results: Mapping[int, int | str]) -> Meaning:
     arguments = {
-        own: (value[place],) if isinstance(value, tuple) else value for own, value in meaning.arguments.items()
+        name: (value[place],) if isinstance(value, tuple) else value for name, value in meaning.arguments.items()
     }
-    return replace(meaning, arguments=arguments, results={result: f"{name}.0" if number else name})
+    return replace(meaning, arguments=arguments, results=results)
 
 
 class _Step:

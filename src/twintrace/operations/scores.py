@@ -141,19 +141,51 @@ def _bounded(error: Tensor, want: Tensor, precision: Precision) -> Tensor:
     return torch.where(lacking, cap, error)
 
 
+@functools.cache
+def _kernel() -> Callable[..., tuple[float, int, int, int]] | None:
+    """The compiled walk over the elements, or None where it cannot be had."""
+    try:
+        from . import scores_numba
+
+        kernel: Callable[..., tuple[float, int, int, int]] = scores_numba.load()
+        empty = np.empty(0)
+        kernel(empty, empty, empty, 0.0, 0.0, 0.0, 0.0, np.zeros(3), np.empty(0, np.int64))
+    except Exception:  # noqa: BLE001 - not installed, at odds with this numpy or LLVM, switched off by NUMBA_DISABLE_JIT
+        return None
+    return kernel
+
+
 class _Parts:
-    """Sums and extremes of one result, block by block: what is compared stays in the cache."""
+    """Sums and extremes of one result."""
 
     def __init__(self, precision: Precision) -> None:
         self._precision = precision
         self._start = 0
         self._worst = 0
         self._ratio = -1.0
-        self._beyond = 0
+        self.beyond = torch.empty(0, dtype=torch.int64)
+        """Places of the elements beyond their limit."""
         self.finite = 0
         """Elements that are compared by their distance; the others are infinite or NaN on both sides, or wrong."""
         self.wanted = self.apart = self._limits = 0.0
         """Sums of squares."""
+
+    def take(self, got: Tensor, want: Tensor, error: Tensor | None) -> None:
+        """Take along all elements, compiled or in blocks that stay in the cache."""
+        kernel = _kernel()
+        given = [item for item in (got, want, error) if item is not None]
+        if kernel is None or any(item.dtype != torch.float64 or item._is_zerotensor() for item in given):
+            for start in range(0, got.numel(), BLOCK):
+                end = start + BLOCK
+                self.add(got[start:end], want[start:end], None if error is None else error[start:end])
+            return
+        precision, sums, places = self._precision, np.zeros(3), np.empty(got.numel(), np.int64)
+        arrays = [np.ascontiguousarray(item.resolve_neg().numpy()) for item in given]
+        arrays += [np.empty(0)] * (3 - len(given))
+        limits = precision.unit, precision.least, precision.largest, _SATURATED * precision.largest
+        self._ratio, self._worst, count, self.finite = kernel(*arrays, *limits, sums, places)
+        self.apart, self.wanted, self._limits = sums.tolist()
+        self.beyond = torch.from_numpy(places[:count].copy())
 
     def add(self, got: Tensor, want: Tensor, error: Tensor | None) -> None:
         """Take along a block of elements."""
@@ -168,7 +200,7 @@ class _Parts:
         if not ratio <= 1:  # NaN, too, which is what infinities make of it
             ratios, regular = self._compared(got, want, limit, difference)
             ratio, finite = float(ratios.max()), int(regular.sum())
-            self._beyond += int((ratios > 1).sum())
+            self.beyond = torch.cat((self.beyond, (ratios > 1).nonzero().squeeze(1) + self._start))
             if finite < got.numel():
                 difference, size, limit = difference[regular], size[regular], limit[regular]
         if ratio > self._ratio:
@@ -208,7 +240,7 @@ class _Parts:
             index,
             float(got[index].real),
             float(want[index].real),
-            self._beyond / got.numel(),
+            len(self.beyond) / got.numel(),
             self.rms(self.apart) / size if size else 0.0,
             limit=self.rms(self._limits),
         )
@@ -222,9 +254,11 @@ def judge_result(
     walk: Callable[[], Tensor] | None = None,
     terms: float = 1.0,
     simulated: Tensor | None = None,
+    beyond: Callable[[Tensor], None] | None = None,
 ) -> Score:
     """The three tests of one result. `walk` computes √Σ(x·w)² where it is a sum of products of so many terms; `simulated` is the
     result of a kernel that holds something in 16 bits, which may overflow there, and whose errors may have a gain of their own.
+    `beyond` is told the places of the elements that do not pass the first.
     """
     if got.shape != want.shape:
         if got.numel() != want.numel():
@@ -240,11 +274,11 @@ def judge_result(
     if simulated is not None:
         want = torch.where(simulated.isfinite(), want, simulated)
     parts = _Parts(precision)
-    flat = got.reshape(-1), want.reshape(-1), None if error is None else _bounded(error, want, precision).reshape(-1)
-    for start in range(0, got.numel(), BLOCK):
-        end = start + BLOCK
-        parts.add(flat[0][start:end], flat[1][start:end], None if flat[2] is None else flat[2][start:end])
+    error = None if error is None else _bounded(error, want, precision).reshape(-1)
+    parts.take(got.reshape(-1), want.reshape(-1), error)
     score = parts.score(got, want)
+    if len(parts.beyond) and beyond is not None:
+        beyond(parts.beyond)
     if score.ratio > 1 or parts.finite < got.numel():
         return score
     if walk is None:
@@ -287,9 +321,13 @@ def _gain(score: Score, error: Tensor, want: Tensor, precision: Precision, terms
     floor = 2 * math.sqrt(terms) * precision.sums
     own = precision.unit + 2 * math.sqrt(terms) * precision.sums
     best = score
-    products, squares, sizes = error * want, want * want, want.abs()
     for name, axis in _channels(want):
         others = [other for other in range(want.dim()) if other != axis]
+        # A gain is no larger than the error over the result, in root mean squares: most need no further look.
+        norms = [torch.linalg.vector_norm(item, dim=others or ()) for item in (error, want)]
+        if bool((norms[0] <= floor * norms[1]).all()):
+            continue
+        products, squares, sizes = error * want, want * want, want.abs()
         energy = squares.sum(others).reshape(-1)
         count = _distinct(want if axis is None else want.select(axis, 0))
         allowed = (

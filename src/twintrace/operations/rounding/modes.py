@@ -208,6 +208,12 @@ class NoError(contextlib.nullcontext[None]):
 
     unit = least = function_units = 0.0
 
+    def fresh(self) -> NoError:
+        return self
+
+    def __enter__(self) -> NoError:  # type: ignore[override]
+        return self
+
     def of(self, tensor: Tensor) -> Error:
         return None
 

@@ -47,18 +47,19 @@ def _product(
     scattered: bool = False,
 ) -> Tensor:
     """Error of a sum of products: those of the operands, and its own. `scattered`: parts of it meet in memory."""
-    ma, mb = a.abs(), b.abs()
     ea, eb = mode.of(a), mode.of(b)
     unit = mode.sum_unit if scattered else mode.product_unit
     share = min(WALK * math.sqrt(terms) * unit, mode.largest_sum)
-    counted = ma, mb
-    if mode.stride > 1 and multiply is torch.matmul and ma.dim() == mb.dim() == 2 and terms > _MANY:
-        counted = ma[:, :: mode.stride].contiguous(), mb[:: mode.stride].contiguous()
-    total = share * (multiply(*counted) if unit < _SINGLE else coarse_product(multiply, *counted))
+    counted = a, b
+    if mode.stride > 1 and multiply is torch.matmul and a.dim() == b.dim() == 2 and terms > _MANY:
+        counted = a[:, :: mode.stride], b[:: mode.stride]
+    ma, mb = (item.abs() for item in counted)
+    total = (multiply(ma, mb) if unit < _SINGLE else coarse_product(multiply, ma, mb)).mul_(share)
     if ea is not None:
-        total = total + multiply(ea, mb if eb is None else mb + eb)
+        mb = b.abs()
+        total += multiply(ea, mb if eb is None else mb + eb)
     if eb is not None:
-        total = total + multiply(ma, eb)
+        total += multiply(a.abs(), eb)
     return total
 
 
@@ -75,13 +76,13 @@ def coarse_product(multiply: Callable[..., Any], *factors: Tensor) -> Any:
 
 @rule_for("mm", "bmm", "mv", "dot", "vdot")
 def _mm(mode: RunningError, y: Tensor, a: Tensor, b: Tensor) -> Error:
-    return _product(mode, torch.matmul, a, b, a.shape[-1]) + mode.rounded(y)
+    return _product(mode, torch.matmul, a, b, a.shape[-1]).add_(mode.rounded(y))
 
 
 @rule_for("addmm", "baddbmm", "addmv", "addbmm")
 def _addmm(mode: RunningError, y: Tensor, x: Tensor, a: Tensor, b: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Error:
-    product = abs(alpha) * _product(mode, torch.matmul, a, b, a.shape[-1])
-    return sum_of(times(abs(beta), error_of(mode, x)), product, mode.rounded(y) + mode.rounded(abs(beta) * x))
+    product = _product(mode, torch.matmul, a, b, a.shape[-1]).mul_(abs(alpha))
+    return sum_of(product, mode.rounded(y), mode.rounded(abs(beta) * x), times(abs(beta), error_of(mode, x)))
 
 
 @rule_for("convolution")
