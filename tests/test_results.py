@@ -22,7 +22,7 @@ from twintrace.api.results import made_of
 from twintrace.frameworks.reference import miniature as mini
 from twintrace.frameworks.reference.miniature import LayerNorm, Linear, Module, Tensor
 from twintrace.judge.policies import POLICIES
-from twintrace.model import choices
+from twintrace.model import words
 from twintrace.model.records import Keep, Level
 from twintrace.model.results import CallResult, Divergence
 from twintrace.report import notebook, tables
@@ -409,6 +409,6 @@ def test_a_result_stays_one_of_its_kind_when_parts_of_it_are_replaced(parting):
 
 
 def test_the_words_that_verbs_take_are_those_that_they_know():
-    assert get_args(choices.LevelName) == tuple(Level)
-    assert get_args(choices.KeepName) == tuple(Keep)
-    assert set(get_args(choices.PolicyName)) == set(POLICIES)
+    assert get_args(words.LevelName) == tuple(Level)
+    assert get_args(words.KeepName) == tuple(Keep)
+    assert set(get_args(words.PolicyName)) == set(POLICIES)

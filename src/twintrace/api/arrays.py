@@ -16,13 +16,12 @@ from typing import Any
 import numpy as np
 
 from ..judge.policies import policy_named
-from ..model.choices import Progress
 from ..model.errors import UsageError
 from ..model.measurements import Measurement
 from ..model.pairs import Alignment, Alone, Match, Part, Side, TensorPair
 from ..model.records import Call
 from ..model.verdicts import Outcome
-from ..model.words import Word, counted
+from ..model.words import Progress, Word, counted
 from ..report.naming import places
 from ..store.arrays import element_type
 from ..store.saved import open_folder

@@ -14,11 +14,10 @@ import shutil
 from collections import Counter
 from pathlib import Path
 
-from ..model.choices import Progress
 from ..model.errors import TraceError, TraceExistsError, TraceWriteError, UsageError
 from ..model.records import Call
 from ..model.sites import Kind, Phase
-from ..model.words import counted
+from ..model.words import Progress, counted
 from ..store.manifests import remove_trace, trace_entries
 from ..store.registry import exporters, open_trace, write_trace
 from ..store.trace import Trace

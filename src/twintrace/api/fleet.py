@@ -16,11 +16,10 @@ from dataclasses import replace
 from itertools import groupby
 
 from ..engine.protocol import Engine
-from ..model.choices import Progress
 from ..model.errors import TraceFormatError
 from ..model.steps import RankResult, RankState
 from ..model.verdicts import Outcome
-from ..model.words import spans
+from ..model.words import Progress, spans
 from ..store.trace import Trace
 from .results import Comparison
 from .scanning import PlaceScan, RankScan, scan_rank

@@ -17,7 +17,6 @@ from ..judge import BoundsJudge, CarriedBounds, Case, Policy
 from ..judge.policies import Evidence, certain, relative_error
 from ..judge.recomputed import Recomputed, Standing
 from ..judge.settings import different_settings
-from ..model.choices import Progress
 from ..model.errors import TwintraceError, UsageError
 from ..model.garbage import collecting_later
 from ..model.pairs import Alignment, Alone, Layout, Part, Side, TensorPair
@@ -25,7 +24,7 @@ from ..model.records import Call, is_kept
 from ..model.results import CallResult, Mistake
 from ..model.tensors import Tensor
 from ..model.verdicts import Outcome
-from ..model.words import some
+from ..model.words import Progress, some
 from ..operations.multi_tensor import split
 from ..operations.sides import Side as Graph
 from ..store.trace import Journal, Trace

@@ -20,11 +20,10 @@ from ..collect.selfcheck import choose
 from ..collect.session import Session
 from ..collect.watching import NonfiniteWatch
 from ..frameworks.protocol import Capability
-from ..model.choices import KeepName, LevelName
 from ..model.errors import UsageError
 from ..model.records import Keep, Level
 from ..model.sites import Site
-from ..model.words import dotted
+from ..model.words import KeepName, LevelName, dotted
 from ..model.zoom import Zoom
 from ..store.remote import is_remote
 from ..store.trace import Trace

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from ..model.choices import Progress
+from ..model.words import Progress
 from ..store.uploading import Remainder, upload_trace, waiting_traces
 
 __all__ = ["upload", "waiting_uploads"]

@@ -12,12 +12,12 @@ from dataclasses import dataclass, field, replace
 
 from ..judge import CarriedBounds
 from ..judge.recomputed import Standing
-from ..model.choices import Progress
 from ..model.pairs import Alignment, Side
 from ..model.records import Call, Damage, Header
 from ..model.results import CallResult, Mistake, Recording
 from ..model.steps import EqualStep, FirstBit, FollowedStep
 from ..model.verdicts import Outcome
+from ..model.words import Progress
 from ..operations.sides import Side as Graph
 from ..store.trace import Journal
 from .places import PlaceResult, Request, compare_place, side_of, silent

@@ -21,9 +21,9 @@ import numpy as np
 
 from ..frameworks import registry
 from ..frameworks.protocol import Weights
-from ..model.choices import Progress
 from ..model.errors import UsageError
 from ..model.weights import WeightMap as PlainMap
+from ..model.words import Progress
 from ..store.arrays import STORAGE
 from ..store.registry import open_trace
 from ..weights.certificate import certify

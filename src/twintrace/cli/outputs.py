@@ -12,7 +12,7 @@ import click
 from rich.console import Console
 
 from ..api import progress_bar
-from ..model.choices import Progress
+from ..model.words import Progress
 
 STDOUT = Path("-")
 

@@ -264,11 +264,11 @@ class CallRecorder:
             observer.producer = call.id
             try:
                 text = f'{state.text},"out":{self._flattener.flatten(output, "", call.outputs)}'
-                # What was written to and is not returned (`out=`, collectives) has new values, which are results too.
-                returned = {id(tensor) for _, tensor in call.outputs} if written else ()
-                after = {slot: observer.observe(tensor) for slot, tensor in written if id(tensor) not in returned}
-                if after:
-                    text += f',"after":{encode(after)}'
+                if written:
+                    # What was written to and is not returned (`out=`, collectives) has new values: results too.
+                    returned = {id(tensor) for _, tensor in call.outputs}
+                    after = {slot: observer.observe(tensor) for slot, tensor in written if id(tensor) not in returned}
+                    text += f',"after":{encode(after)}' if after else ""
             finally:
                 observer.producer = None
         if missing:
@@ -331,8 +331,9 @@ class CallRecorder:
                 if planner is not None and planner.follower is not None:
                     planner.depart()
                 journal = journals.present or journals.open()
-                before = journals.observer.count
-                number = journals.observer.observe(tensor)
+                observer = journals.observer
+                before = observer.count
+                number = observer.observe(tensor)
                 line = f'{text},"t":{number},"n":{count}'
                 journal.add(seal_text(line))
                 journals.commit(journal)

@@ -100,7 +100,8 @@ class Journals:
         except Exception as error:  # noqa: BLE001 - what a framework says of itself is not worth a training
             self.trouble("environment", error)
             groups, environment = [], {}
-        precision = self.numbering.precision = self._framework.precision()
+        precision = self._framework.precision()
+        self.numbering.begin_journal(precision)
         header: dict[str, Any] = {
             "rank": self.rank,
             "world": self.world,

@@ -56,7 +56,8 @@ class Numbering:
         self.configurations = Configurations(Flattener(framework, observe))
         self._counts: dict[tuple[Phase, Kind], dict[str, int]] = {(p, k): {} for p in Phase for k in Kind}
         self._passes: dict[str, int] = {}  # backward passes, by parameter
-        self._precision: Mapping[str, Any] = {}
+        self.precision: Mapping[str, Any] = {}
+        """Settings that the head of the present journal says."""
         # By object: settings other than the journal's, as a field of a call.
         self._precisions: dict[int, tuple[Mapping[str, Any], str]] = {}
 
@@ -82,14 +83,9 @@ class Numbering:
             f'"path":{self.texts[path]},"up":{"null" if up is None else up}'
         )
 
-    @property
-    def precision(self) -> Mapping[str, Any]:
-        """Settings that the head of the present journal says."""
-        return self._precision
-
-    @precision.setter
-    def precision(self, settings: Mapping[str, Any]) -> None:
-        self._precision = settings
+    def begin_journal(self, precision: Mapping[str, Any]) -> None:
+        """A new journal, whose head says these settings."""
+        self.precision = precision
         self._precisions.clear()
 
     def precision_text(self, settings: Mapping[str, Any]) -> str:
@@ -97,7 +93,7 @@ class Numbering:
         known = self._precisions.get(id(settings))
         if known is None or known[0] is not settings:
             nothing = object()
-            other = {name: value for name, value in settings.items() if self._precision.get(name, nothing) != value}
+            other = {name: value for name, value in settings.items() if self.precision.get(name, nothing) != value}
             text = f',"precision":{encode(other)}' if other else ""
             known = self._precisions[id(settings)] = settings, text
         return known[1]

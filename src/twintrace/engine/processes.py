@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 
-from ..model.choices import EngineName
 from ..model.errors import TwintraceError, UsageError
+from ..model.words import EngineName
 from .local import Local, attempt
 from .protocol import Done, Engine, Item, Value, begin_ahead, cores, number_of_workers
 

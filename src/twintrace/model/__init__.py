@@ -13,7 +13,6 @@ room takes and gives.
     verdicts.py  verdicts on two values           same, rounding, different, unknown
     results.py   results of a comparison          CallResult, Divergence, Comparison
     weights.py   which weight is which            Pair, WeightMap, Conversion, Certificate
-    choices.py   words that the verbs take        "mix", "tensor", "auto", for type checkers
     words.py     texts that are one of a few      the base of the enums
     errors.py    exceptions                       one tree
 

@@ -1,10 +1,23 @@
-"""Words: enums whose members are their own values everywhere, in text and as keys; and numbers as people write them."""
+"""Words: enums whose members are their own values everywhere, in text and as keys; arguments of the verbs that are one of a few
+words; and numbers as people write them.
+"""
 
 from __future__ import annotations
 
 import enum
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import Literal
+
+# For type checkers and editors: a mistyped word is seen before the run. The enums `Level` and `Keep` (records.py) and the table
+# of policies have the same words; a test holds them together.
+LevelName = Literal["module", "api", "mix", "op"]
+KeepName = Literal["statistics", "fingerprint", "tensor"]
+PolicyName = Literal["auto", "msprobe", "troubleshooter", "torch_testing"]
+LayoutName = Literal["auto", "whole", "ranks"]
+EngineName = Literal["auto", "threads", "processes", "ray"]
+Progress = Callable[[str, int, int], None]
+"""Called with (task, done, total)."""
 
 
 class Word(str, enum.Enum):

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from ..model.choices import Progress as Tell
+from ..model.words import Progress as Tell
 
 _REFRESH = 4
 """Times a second: nobody reads faster, and a terminal over a slow line has to draw each."""

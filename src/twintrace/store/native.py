@@ -12,11 +12,11 @@ from pathlib import Path
 
 import numpy as np
 
-from ..model.choices import Progress
 from ..model.errors import TraceError
 from ..model.records import Call, Gradient, Role
 from ..model.tensors import CRC, Tensor
 from ..model.values import TensorRef, leaves, tensor_slots
+from ..model.words import Progress
 from .digest import fingerprint
 from .lines import Wire, wire_float, wire_of
 from .reader import is_native, open_native

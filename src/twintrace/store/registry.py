@@ -15,8 +15,8 @@ import os
 from pathlib import Path
 from typing import Protocol, cast
 
-from ..model.choices import Progress
 from ..model.errors import TraceError, TraceNotFoundError, UsageError
+from ..model.words import Progress
 from .remote import is_remote, remote_path
 from .trace import Trace
 

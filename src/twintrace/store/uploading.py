@@ -27,9 +27,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..model.choices import Progress
 from ..model.errors import SessionError, TraceExistsError, TraceNotFoundError, TraceWriteError, UsageError
-from ..model.words import bytes_text, counted, error_text
+from ..model.words import Progress, bytes_text, counted, error_text
 from . import layout
 from .lines import MAX_MANIFEST
 from .manifests import document_of, remove_trace, shared, taken, unlike

@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 
 from ..measure.values import measure
-from ..model.choices import Progress
 from ..model.errors import WeightsError
 from ..model.weights import Certificate, Pair, TrialRow, Unpaired, WeightMap, WeightRow
+from ..model.words import Progress
 from ..store.arrays import as_float
 from ..store.digest import fingerprint
 from .conversion import fit_names, made, metered, value

@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 
 from ..measure.values import measure
-from ..model.choices import Progress
 from ..model.errors import WeightsError
 from ..model.measurements import Measurement
 from ..model.weights import Pair, WeightComparison, WeightMap, WeightRow
+from ..model.words import Progress
 from ..store.arrays import as_float
 from .conversion import fit_names, made, metered, value
 from .states import State

@@ -15,11 +15,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ..model.choices import Progress
 from ..model.errors import UsageError, WeightsError
 from ..model.tensors import Spec
 from ..model.weights import Conversion, Pair, WeightMap, WeightRow
-from ..model.words import some
+from ..model.words import Progress, some
 from ..store.arrays import nbytes
 from .checkpoints import format_of, writing
 from .extents import pieces

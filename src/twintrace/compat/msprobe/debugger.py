@@ -17,8 +17,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 from ... import api
-from ...model.choices import LevelName
 from ...model.errors import SessionError, TraceWriteError, UsageError
+from ...model.words import LevelName
 from .config import Settings, settings_from
 from .selection import Selected
 from .writer import DumpWriter
