@@ -18,10 +18,11 @@ from pathlib import Path
 
 from ....model.errors import ReportError, TwintraceError, UsageError
 from ..dumps import Dump, open_dump, read_stacks
+from .advisor import Advisor
 from .pairing import Pairing, PairingRules, pair_items
 from .request import Place, Request
 from .rows import Generation
-from .sheets import Summary, common_mode, made_folder, write_result
+from .sheets import common_mode, made_folder, write_result
 
 Say = Callable[[str], None]
 MappingFile = Path | bool | None
@@ -136,7 +137,7 @@ def _laid_out(place: Place, request: Request, settings: Settings, rules: Pairing
     return npu, bench, pair_items(npu, bench, rules)
 
 
-def _told(place: Place, pairing: Pairing, made: Summary, written: Sequence[Path]) -> Iterator[str]:
+def _told(place: Place, pairing: Pairing, made: Advisor, written: Sequence[Path]) -> Iterator[str]:
     """Summary for people, in a few lines."""
     both = sum(pair.npu is not None and pair.bench is not None for pair in pairing.pairs)
     only_npu = sum(pair.bench is None for pair in pairing.pairs)
