@@ -30,7 +30,10 @@ _FORWARD_INPUT = (
     "The value was off before this call used it. Look where it comes from: the call that made it, data or weights that differ, "
     "an in-place call that wrote over it, memory that was written to by mistake."
 )
-_FORWARD_OUTPUT = "The values that this call computes are wrong. Look at its implementation, its arguments, and the element types that it works in."
+_FORWARD_OUTPUT = (
+    "The values that this call computes are wrong. Look at its implementation, its arguments, and the element types that "
+    "it works in."
+)
 _BACKWARD_INPUT = "A gradient was off before it came here. See whether what the forward pass kept for it is off, too: rows above this one."
 _BACKWARD_OUTPUT = "The gradient that this call computes is off. Look at the implementation of its backward pass."
 _BATCH_NORM = (

@@ -41,7 +41,7 @@ _WITHOUT_STACK = ("Primitive", "Jit")
 
 
 class Layers:
-    """The layers of two dumps, and the rules of a mapping file: class or name of a layer -> name inside it -> name on the other side."""
+    """The layers of two dumps, and the rules of a file: class or name of a layer -> name inside it -> name on the other side."""
 
     def __init__(self, npu: Dump, bench: Dump, rules: Mapping[str, Mapping[str, str]]) -> None:
         self._dumps, self._rules = (npu, bench), rules
@@ -56,7 +56,7 @@ class Layers:
 
     def apis(self) -> list[tuple[str, str, bool]]:
         """Records of APIs that stand in the same place of their layers: npu's, bench's, and whether a rule says so."""
-        theirs = {key: record for record, *key in self._apis[1] for key in [tuple(key)]}
+        theirs = {(place, what, turn): record for record, place, what, turn in self._apis[1]}
         found: list[tuple[str, str, bool]] = []
         for record, place, what, turn in self._apis[0]:
             translated = self._translated(place)

@@ -42,6 +42,10 @@ class Place:
     step: int | None = None
     rank: int | None = None
 
+    def __str__(self) -> str:
+        numbers = (("step", self.step), ("rank", self.rank))
+        return ", ".join(f"{name} {number}" for name, number in numbers if number is not None)
+
 
 @dataclass(frozen=True, slots=True)
 class Request:
