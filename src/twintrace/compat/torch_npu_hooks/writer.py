@@ -28,9 +28,10 @@ from ...model.sites import Phase
 from ...model.tensors import Spec
 from ...model.values import TensorRef, leaves, tensor_slots
 from ...store.appending import append
+from ..reading import storable
 from ..translating import Translator
 from .names import line_name, operation_name
-from .numbers import from_values, storable, to_text
+from .numbers import from_values, to_text
 
 
 @dataclass(frozen=True, slots=True)

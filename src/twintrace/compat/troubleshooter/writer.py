@@ -34,7 +34,7 @@ from ...model.values import TensorRef
 from ...store.appending import append, replace_end, replaced
 from ...store.arrays import STORAGE, as_float
 from ...store.lines import number_of
-from ..torch_npu_hooks.numbers import storable, stored
+from ..reading import storable, stored
 from ..translating import Translator
 from .names import STEMS, Leaf, argument_leaves, long_dtype, result_leaves, row_name, stack_key
 

@@ -34,7 +34,10 @@ _FORWARD_OUTPUT = (
     "The values that this call computes are wrong. Look at its implementation, its arguments, and the element types that "
     "it works in."
 )
-_BACKWARD_INPUT = "A gradient was off before it came here. See whether what the forward pass kept for it is off, too: rows above this one."
+_BACKWARD_INPUT = (
+    "A gradient was off before it came here. See whether what the forward pass kept for it is off, too: rows "
+    "above this one."
+)
 _BACKWARD_OUTPUT = "The gradient that this call computes is off. Look at the implementation of its backward pass."
 _BATCH_NORM = (
     "Batch statistics differ from run to run. Evaluate with training=False or affine=False, or make the run deterministic: "
