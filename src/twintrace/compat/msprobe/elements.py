@@ -20,7 +20,7 @@ from typing import Any
 from ...model.dtypes import LONG_NAMES, MINDSPORE_NAMES
 from ...model.values import Nest, TensorRef
 from ...store.lines import Wire
-from .documents import quote
+from ..documents import quote
 
 Place = Callable[[Any, str], str]
 """Given what stands in a tensor's place (its number) and the path to it, the text of its element."""

@@ -31,9 +31,9 @@ from ...model.tensors import Location
 from ...model.values import Nest, TensorRef, Value, leaves, tensor_slots
 from ...store.arrays import STORAGE, as_float
 from ...store.lines import Wire
+from ..documents import Document, quote
 from ..translating import Translator
 from .config import Settings
-from .documents import Document, quote
 from .elements import Gap, is_plain, list_text, object_text, tensor_text, value_text
 from .names import FRAMEWORKS, Numbers, gradients_name, item_name, record_name, saved_name, stem
 from .selection import Everything, Selection

@@ -12,6 +12,7 @@ line, a file that cannot be read costs its tensor.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -46,7 +47,7 @@ from ..reading import (
 )
 from .layers import CONTAINERS
 from .names import MARK, SCALARS, STEMS, Labels, RowName, label_of_stack, operation_name, parse, short_dtype, site_name
-from .writer import Content, DumpWriter
+from .writer import Content, DumpFiles, DumpWriter
 
 _INFO = re.compile(r"(?P<stem>mindtorch|mindspore|torch)_api_dump_info\.(csv|pkl)")  # .pkl before 1.0.18; JSON as well
 _FRAMEWORKS = {stem: framework for framework, stem in STEMS.items()}
@@ -90,15 +91,15 @@ def write(trace: Trace, path: Path, *, tell: Tell | None = None) -> None:
         )
     for rank in trace.ranks or (0,):
         labels, region = Labels(), 0
-        for step in trace.steps:
-            if (step, rank) in trace.places:
-                region += 1
-                journal = trace.journal(step, rank)
-                label = _labelled(journal, trace.framework, labels)
-                writer = DumpWriter(path, trace.framework, label, Content(), region=region, copies=False)
-                try:
+        files = DumpFiles(path, trace.framework)
+        with contextlib.closing(files):
+            for step in trace.steps:
+                if (step, rank) in trace.places:
+                    region += 1
+                    journal = trace.journal(step, rank)
+                    label = _labelled(journal, trace.framework, labels)
+                    writer = DumpWriter(files, trace.framework, label, Content(), region=region, copies=False)
                     write_journal(writer, journal, tell=tell)
-                finally:
                     writer.close()
 
 

@@ -31,9 +31,10 @@ from ...model.errors import TraceExistsError, TraceWriteError
 from ...model.records import Role
 from ...model.sites import Phase
 from ...model.values import TensorRef
-from ...store.appending import append, replace_end, replaced
+from ...store.appending import append, replaced
 from ...store.arrays import STORAGE, as_float
 from ...store.lines import number_of
+from ..documents import Document
 from ..reading import storable, stored
 from ..translating import Translator
 from .names import STEMS, Leaf, argument_leaves, long_dtype, result_leaves, row_name, stack_key
@@ -44,7 +45,6 @@ Label = Callable[[Mapping[str, Any]], str | None]
 
 _PACKAGE = str(Path(__file__).parents[2]) + os.sep
 _FLOATS = ("f", "bf")
-_EMPTY = b"{\n}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,28 +86,28 @@ class DumpFiles:
     def __init__(self, root: Path, framework: str) -> None:
         self.folder = root
         self._root, self._stem = root, STEMS.get(framework, framework)
-        self._info = root
-        self._csv = -1
-        self._size = 0
-        self._stacks: _StackFile | None = None
+        self._csv, self._size = -1, 0
+        self._stacks: Document | None = None
+        self._known: set[str] = set()
 
     @property
     def is_open(self) -> bool:
         return self._csv >= 0
 
-    def open(self, rank: int, *, anew: bool) -> None:
-        """Open the files of a rank; `anew`: without what an older dump has left there."""
+    def open(self, rank: int) -> None:
+        """Begin the files of a rank, without what an older dump has left there."""
         place = self._root / f"rank{rank}"
         self.folder = place / f"{self._stem}_api_dump"
-        self._info, stacks = (place / f"{self.folder.name}_{part}" for part in ("info.csv", "stack.json"))
+        stacks = place / f"{self.folder.name}_stack.json"
         try:
             place.mkdir(mode=0o700, parents=True, exist_ok=True)
             self.folder.mkdir(mode=0o700, exist_ok=True)
-            if anew:
-                _clear(self.folder, self._info, stacks)
+            for entry in self.folder.iterdir():  # an old dump, and nothing else: what is not a dump's stays
+                if entry.suffix in (".npy", ".part") and (entry.is_file() or entry.is_symlink()):
+                    entry.unlink()
+            self._info.unlink(missing_ok=True)
             self._csv = os.open(self._info, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-            self._size = os.fstat(self._csv).st_size
-            self._stacks = _StackFile(stacks)
+            self._stacks = Document(stacks, mode=0o600)
         except FileExistsError as error:
             raise TraceExistsError(
                 f"{place}: expected a folder, found a file in the way. Choose another path."
@@ -115,15 +115,23 @@ class DumpFiles:
         except OSError as error:
             raise TraceWriteError(f"{place} cannot be written ({error.strerror}). Choose another path.") from error
 
+    @property
+    def _info(self) -> Path:
+        return self.folder.with_name(f"{self.folder.name}_info.csv")
+
     def add_rows(self, rows: Iterable[Row]) -> None:
         """Rows at the end of the csv file."""
         data = "".join(json.dumps(row) + "\n" for row in rows).encode()
         self._size = append(self._csv, data, self._size, where=self._info)
 
-    def add_stacks(self, stacks: list[tuple[str, list[str]]]) -> None:
+    def add_stacks(self, stacks: Iterable[tuple[str, list[str]]]) -> None:
         """Stacks by their keys; one that is there stays as it is."""
         if self._stacks is not None:
-            self._stacks.extend(stacks)
+            for key, frames in stacks:
+                if key not in self._known:
+                    self._known.add(key)
+                    self._stacks.add(key, json.dumps(frames))
+            self._stacks.commit()
 
     def close(self) -> None:
         """Let go of the files; they are whole."""
@@ -133,32 +141,30 @@ class DumpFiles:
             with contextlib.suppress(OSError):
                 os.close(csv)
         if stacks is not None:
-            stacks.close()
+            stacks.abandon()  # all that was added is committed; a forked child must not write
 
 
 class DumpWriter(Translator):
-    """Writes the journal of a recorder as a dump below `root`, in the folder of its rank."""
+    """Writes the journal of a recorder into the files of a dump."""
 
     def __init__(
         self,
-        root: Path,
+        files: DumpFiles,
         framework: str,
         label: Label,
         content: Content,
         *,
         region: int = 1,
         copies: bool = True,
-        files: DumpFiles | None = None,
     ) -> None:
-        """`files`: those of another writer, which are opened by whoever comes first, and closed by whoever owns them."""
+        """`files` are opened by the writer that comes first, and closed by whoever has made them."""
         super().__init__(copies=copies)
         self.environment: Mapping[str, Any] = {}
         """Facts about the run from the recorder, once it has begun."""
         self.rows = self.gradients = 0
         self._framework = framework
         self._label, self._content, self._region = label, content, region
-        self._files_of_dump = files or DumpFiles(root, framework)
-        self._owns_files = files is None
+        self._files_of_dump = files
         self._is_open = False
         self._files: dict[tuple[int, str, tuple[int, ...]], Path] = {}
         self._saved: dict[int, tuple[str, Path]] = {}  # place -> (element type, file)
@@ -177,7 +183,7 @@ class DumpWriter(Translator):
         """Tensors are numbered from 0 again."""
         self.environment = header.get("environment") or {}
         if not self._files_of_dump.is_open:
-            self._files_of_dump.open(int(header.get("rank") or 0), anew=self._region == 1)
+            self._files_of_dump.open(int(header.get("rank") or 0))
         self._is_open = True
         self._reset()
         return self
@@ -199,18 +205,14 @@ class DumpWriter(Translator):
         self.release()
 
     def close(self) -> None:
-        """End the dump."""
-        try:
-            if self._is_open:
-                self.end_step()
-        finally:
-            self.abandon()
+        """Write what is left."""
+        if self._is_open:
+            self.end_step()
+        self._is_open = False
 
     def abandon(self) -> None:
-        """Let go of the files without writing."""
+        """Write no more."""
         self._is_open = False
-        if self._owns_files:
-            self._files_of_dump.close()
 
     # --- calls --------------------------------------------------------------------------------------------------
 
@@ -354,34 +356,6 @@ class DumpWriter(Translator):
                 ) from error
 
 
-class _StackFile:
-    """A JSON object that grows at its end: the closing brace is written over, in the same write that adds another."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
-        self._size = os.fstat(self._file).st_size
-        if self._size < len(_EMPTY):
-            self._size = os.pwrite(self._file, _EMPTY, 0)
-        self._known: set[str] = set()
-
-    def extend(self, entries: list[tuple[str, list[str]]]) -> None:
-        """Add entries; a key that is there already stays as it is."""
-        fresh = {key: lines for key, lines in entries if key not in self._known}
-        if not fresh:
-            return
-        first = self._size == len(_EMPTY)
-        text = json.dumps(fresh, indent=4)[2:]  # without its opening brace and newline
-        start, data = (2, text.encode()) if first else (self._size - 2, f",\n{text}".encode())
-        replace_end(self._file, data, start, _EMPTY[start - self._size :], where=self._path)
-        self._size = start + len(data)
-        self._known.update(fresh)
-
-    def close(self) -> None:
-        with contextlib.suppress(OSError):
-            os.close(self._file)
-
-
 def _printed(number: float, dtype: str) -> float:
     """A statistic as the real tool writes it: of floating point numbers up to 32 bits as a float32, where that holds it."""
     if dtype in ("f64", "c128") or not dtype.startswith(("f", "bf", "c")):
@@ -397,15 +371,6 @@ def _written_to(inputs: list[Leaf], after: Mapping[str, int]) -> list[Leaf]:
     if len(after) == 1:
         return [Leaf("", slot, TensorRef(tensor)) for slot, tensor in after.items()]
     return [Leaf(suffixes[slot], slot, TensorRef(tensor)) for slot, tensor in after.items() if slot in suffixes]
-
-
-def _clear(folder: Path, *files: Path) -> None:
-    """Remove an old dump, and nothing else: what is not a dump's stays."""
-    for entry in folder.iterdir():
-        if entry.suffix in (".npy", ".part") and (entry.is_file() or entry.is_symlink()):
-            entry.unlink()
-    for file in files:
-        file.unlink(missing_ok=True)
 
 
 def _frame_text(frame: list[Any]) -> str:

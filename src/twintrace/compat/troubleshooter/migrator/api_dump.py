@@ -147,7 +147,7 @@ class _Dump:
             return True
 
         region = _Region(self._number, (scope, content))
-        writer = DumpWriter(self.root, self.framework, region.label, content, region=self._number, files=self._files)
+        writer = DumpWriter(self._files, self.framework, region.label, content, region=self._number)
         keeps_values = content.npy or (content.statistics and "md5" in content.categories)
         recorder = api.record(
             self.root,

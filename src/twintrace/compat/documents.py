@@ -21,11 +21,11 @@ import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from ...model.errors import TraceWriteError
-from ...store.appending import replace_end, replaced
+from ..model.errors import TraceWriteError
+from ..store.appending import replace_end, replaced
 
 _INDENT = "\n  "
-_ADVICE = "Free some space, or choose another dump_path."
+_ADVICE = "Free some space, or choose another path."
 quote = json.encoder.encode_basestring_ascii
 """A text as JSON, in ASCII: what is no Unicode (a lone surrogate) is whole, too."""
 
@@ -33,7 +33,7 @@ quote = json.encoder.encode_basestring_ascii
 class Document:
     """One JSON object: a head, then records by name, in order. Texts are JSON in ASCII."""
 
-    def __init__(self, path: Path, head: str = "{", tail: str = "\n}\n") -> None:
+    def __init__(self, path: Path, head: str = "{", tail: str = "\n}\n", *, mode: int = 0o644) -> None:
         self.path = path
         self._tail = tail.encode()
         self._names = False  # is there a record before the next one?
@@ -43,7 +43,7 @@ class Document:
         try:
             # A new file, not the old one emptied: the old one may be linked elsewhere.
             path.unlink(missing_ok=True)
-            self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o644)
+            self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, mode)
         except OSError as error:
             raise _trouble(path, error) from error
         self._size = self._end = 0
