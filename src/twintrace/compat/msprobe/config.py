@@ -213,12 +213,18 @@ def _names(field: str, value: object, where: str) -> tuple[str, ...]:
     if not isinstance(value, list | tuple) or not all(isinstance(name, str) and name for name in value):
         raise UsageError(f"{where}{field}: expected a list of names or parts of names, got {value!r:.60}.")
     for name in value:
-        if name.startswith("name-regex(") and name.endswith(")"):
-            try:
-                re.compile(name[len("name-regex(") : -1])
-            except re.error as error:
-                raise UsageError(f"{where}{field}: {name!r} is not a regular expression ({error}).") from None
+        try:
+            pattern_of(name)
+        except re.error as error:
+            raise UsageError(f"{where}{field}: {name!r} is not a regular expression ({error}).") from None
     return tuple(value)
+
+
+def pattern_of(name: str) -> re.Pattern[str]:
+    """A name of a list as a pattern: `name-regex(fc\\d)`, or a text that a record's name holds."""
+    if name.startswith("name-regex(") and name.endswith(")"):
+        return re.compile(name[len("name-regex(") : -1])
+    return re.compile(re.escape(name))
 
 
 def _scope(value: object, level: str, where: str) -> tuple[str, str] | None:
@@ -292,16 +298,13 @@ def read_allowed(path: Path) -> frozenset[str]:
             raise UsageError(
                 f"support_wrap_ops: {path}: unknown category {category!r}, expected one of {', '.join(CATEGORIES)}."
             )
-        names = [] if functions is None else functions
+        names = functions or []
         if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
             raise UsageError(
                 f"support_wrap_ops: {path}: {category}: expected a list of names, got {functions!r:.60}. "
                 f"Write each name in a line of its own, after a dash."
             )
-        prefix = CATEGORIES[category]
-        for name in names:
-            last = name.rpartition(".")[2]
-            allowed.add(f"{prefix}.{last}")
+        allowed |= {f"{CATEGORIES[category]}.{name.rpartition('.')[2]}" for name in names}
     return frozenset(allowed)
 
 

@@ -10,28 +10,16 @@ backward pass is in it if it is open then, so two forward names select no gradie
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Collection, Iterable
-from typing import Protocol
 
 from ...model.sites import Kind, Phase, Site
-from .config import Settings, is_allowed
+from .config import Settings, is_allowed, pattern_of
 from .names import gradients_name, parse, record_name, stems
 
 
-class Selection(Protocol):
-    """Questions that a writer asks of a selection."""
-
-    def leaves_out(self, module: str, up: int | None) -> bool: ...
-    def uncounted(self, function: str) -> int: ...
-    def forgoes(self, name: str) -> bool: ...
-    def begins(self, name: str, around: Iterable[str]) -> bool: ...
-    def ends(self, name: str) -> None: ...
-
-
-class Everything:
-    """No condition: all that a trace holds, but root modules."""
+class Selection:
+    """Questions that a writer asks; without a condition: all that a trace holds, but root modules."""
 
     def leaves_out(self, module: str, up: int | None) -> bool:
         """Is this module a root? The only one has no name; those of a list have numbers, and nothing around them."""
@@ -53,13 +41,13 @@ class Everything:
         """A record is complete."""
 
 
-class Selected:
+class Selected(Selection):
     """The conditions of some settings, for one framework and its models."""
 
     def __init__(self, settings: Settings, framework: str, roots: Collection[str]) -> None:
         self._scope, self._allowed, self._level = settings.scope, settings.allowed, settings.level
         self._framework, self._roots = framework, frozenset(roots)
-        self._patterns = [_pattern(name) for name in settings.names]
+        self._patterns = [pattern_of(name) for name in settings.names]
         self._everything = not (settings.scope or settings.names or settings.allowed is not None)
         self._open = settings.scope is None
         # A scope that ends or begins in the backward pass needs the calls before it, for their gradients.
@@ -173,9 +161,3 @@ def _is_inside(path: str, modules: Collection[str]) -> bool:
             return True
         path = path.rpartition(".")[0]
     return False
-
-
-def _pattern(name: str) -> re.Pattern[str]:
-    if name.startswith("name-regex(") and name.endswith(")"):
-        return re.compile(name[len("name-regex(") : -1])
-    return re.compile(re.escape(name))
