@@ -8,12 +8,17 @@ read, whenever the process is killed.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+import os
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from ..model.tensors import Location
+from ..store.appending import write_errors
 from ..store.lines import value_of
 
 Array = np.ndarray[Any, Any]
@@ -89,3 +94,39 @@ class Translator:
 
     def _add_gradient(self, record: Mapping[str, Any]) -> None:
         raise NotImplementedError
+
+
+def give_name(file: Path, path: Path, *, again: bool) -> None:
+    """Give a file another name, or a copy where a file system has no links; `again`: instead of what has that name."""
+    with write_errors(path):
+        if again:
+            path.unlink(missing_ok=True)
+        try:
+            os.link(file, path)
+        except OSError:  # no links there, or too many of one file
+            shutil.copy(file, path)
+
+
+def frame_text(frame: Sequence[Any]) -> str:
+    """A line of a stack, as these tools write it; `reading.frame_of` takes it apart."""
+    file, line, function, code = frame
+    return f"File {file}, line {line}, in {function}, \n {code}"
+
+
+Number = float | int | None
+
+
+def over_all_elements(
+    least: Number, largest: Number, mean: Number, norm: Number, nan: int, above: int, below: int
+) -> tuple[Number, Number, Number, Number]:
+    """Max, min, mean and norm of all elements, as the frameworks' own functions give them. Those of a trace are of the finite ones.
+
+    `nan`, `above` and `below` count NaN and the infinities.
+    """
+    if nan:
+        return math.nan, math.nan, math.nan, math.nan
+    if not above and not below:
+        return largest, least, mean, norm
+    high = math.inf if above else largest if largest is not None else -math.inf
+    low = -math.inf if below else least if least is not None else math.inf
+    return high, low, math.nan if above and below else high if above else low, math.inf

@@ -24,8 +24,9 @@ from ...model.dtypes import LONG_NAMES, MINDSPORE_NAMES
 from ...model.errors import TraceWriteError
 from ...model.values import Nest, TensorRef, Value, leaves
 from ...store.arrays import STORAGE, as_float
-from ...store.lines import Wire
+from ...store.lines import Wire, number_of
 from ..documents import quote
+from ..translating import over_all_elements
 from .config import Settings
 from .names import item_name
 from .values import Content, Values
@@ -254,24 +255,13 @@ def _statistics(line: Mapping[str, Wire], *, whole: bool) -> tuple[str, str, str
     found = line.get("stats")
     if found is None:
         return "null", "null", "null", "null"
-    least, largest, mean, norm = (_number(number) for number in found[:4])
-    nan, above, below = found[4:7]
     if line["dtype"] == "b8":
-        every, some = ("null" if n is None else "true" if n else "false" for n in (least, largest))
+        every, some = ("null" if n is None else "true" if n else "false" for n in found[:2])
         return some, every, "null", "null"
-    if nan or above or below:
-        inf = math.inf
-        largest = math.nan if nan else inf if above else largest if largest is not None else -inf
-        least = math.nan if nan else -inf if below else least if least is not None else inf
-        mean = math.nan if nan or (above and below) else inf if above else -inf
-        norm = math.nan if nan else inf
+    largest, least, mean, norm = over_all_elements(*map(number_of, found[:4]), *found[4:7])
     if not whole:
         largest, least = (None if n is None else float(n) for n in (largest, least))
     return _text(largest), _text(least), _text(mean), _text(norm)
-
-
-def _number(wire: Wire) -> Any:
-    return float(wire["$float"]) if isinstance(wire, dict) else wire
 
 
 def _text(number: float | int | None) -> str:

@@ -30,7 +30,7 @@ from ...model.tensors import Location
 from ...model.values import Nest, TensorRef, Value, tensor_slots
 from ...store.lines import Wire
 from ..documents import Document, quote
-from ..translating import Translator
+from ..translating import Translator, frame_text
 from .config import Settings
 from .elements import Elements, Gap, Growing, gaps_in, with_gaps
 from .names import FRAMEWORKS, Numbers, gradients_name, record_name, saved_name, stem
@@ -223,7 +223,10 @@ class DumpWriter(Translator):
 
     def _add_stack(self, record: Mapping[str, Wire]) -> None:
         frames = record["frames"]
-        self._stacks[record["id"]] = _frames_text(frames), frames[0][3] if frames else ""
+        self._stacks[record["id"]] = (
+            f"[{', '.join(quote(frame_text(frame)) for frame in frames)}]",
+            frames[0][3] if frames else "",
+        )
 
     # --- calls --------------------------------------------------------------------------------------------------
 
@@ -468,8 +471,3 @@ def _backward_of(name: str) -> str:
     """`Module.fc.Linear.backward.0` for `Module.fc.Linear.forward.0`."""
     begin, _, number = name.rpartition(".")
     return f"{begin.removesuffix('forward')}backward.{number}"
-
-
-def _frames_text(frames: list[list[Any]]) -> str:
-    texts = [f"File {file}, line {line}, in {function}, \n {code}" for file, line, function, code in frames]
-    return f"[{', '.join(map(quote, texts))}]"

@@ -18,7 +18,6 @@ import hashlib
 import json
 import math
 import os
-import shutil
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -31,12 +30,12 @@ from ...model.errors import TraceExistsError, TraceWriteError
 from ...model.records import Role
 from ...model.sites import Phase
 from ...model.values import TensorRef
-from ...store.appending import append, replaced
+from ...store.appending import append, replaced, write_errors
 from ...store.arrays import STORAGE, as_float
 from ...store.lines import number_of
 from ..documents import Document
 from ..reading import storable, stored
-from ..translating import Translator
+from ..translating import Translator, frame_text, give_name, over_all_elements
 from .names import STEMS, Leaf, argument_leaves, long_dtype, result_leaves, row_name, stack_key
 
 Row = list[Any]
@@ -243,7 +242,7 @@ class DumpWriter(Translator):
                         suffixes[leaf.slot] = leaf.suffix
         self._calls[record["id"]] = label, suffixes
         frames = self._frames.get(record.get("stack", -1), []) if self._content.filter_stack else _all_frames()
-        self._pending_stacks.append((stack_key(self._framework, label), [_frame_text(frame) for frame in frames]))
+        self._pending_stacks.append((stack_key(self._framework, label), [frame_text(frame) for frame in frames]))
 
     def _add_gradient(self, record: Mapping[str, Any]) -> None:
         label, suffixes = self._calls.get(record.get("of", -1), ("", {}))
@@ -273,7 +272,7 @@ class DumpWriter(Translator):
         if self._content.npy and value.place is not None:
             self._write_array(name, value)
         dtype = long_dtype(self._framework, value.dtype)
-        return [name, self._region, [], dtype, list(value.shape), self._extremes(value), *self._extras(value)]
+        return [name, self._region, [], dtype, list(value.shape), *self._summary(value)]
 
     def _scalar_row(self, name: str, value: bool | int | float) -> Row:
         chosen, counts = self._content.categories, self._content.statistics
@@ -283,30 +282,24 @@ class DumpWriter(Translator):
         norm: float | list[object] = abs(float(value)) if counts and "l2norm" in chosen else []
         return [name, self._region, [], str(type(value)), [], [value if counts else math.nan] * 3, md5, norm]
 
-    def _extremes(self, value: _Value) -> list[float]:
-        """[max, min, mean] as they are over all elements; NaN for what was not asked for."""
-        found, chosen = value.statistics, self._content.categories
-        if not self._content.statistics or found is None or value.dtype == "b8" or not value.count:
-            return [math.nan] * 3
-        least, most, mean, _, nan, above, below, _ = found
-        most = math.inf if above else most if most is not None else -math.inf
-        least = -math.inf if below else least if least is not None else math.inf
-        mean = math.nan if mean is None or (above and below) else math.inf if above else -math.inf if below else mean
-        wanted = (("max", most), ("min", least), ("avg", mean))
-        return [math.nan if nan or key not in chosen else _printed(number, value.dtype) for key, number in wanted]
-
-    def _extras(self, value: _Value) -> tuple[Any, Any]:
-        """(md5 of the bytes, norm), each an empty list where it was not asked for."""
-        found, chosen = value.statistics, self._content.categories
+    def _summary(self, value: _Value) -> tuple[list[float], Any, Any]:
+        """([max, min, mean], md5 of the bytes, norm) over all elements; NaN or an empty list for what was not asked for."""
+        found, chosen = value.statistics, self._content.categories if self._content.statistics else frozenset()
+        extremes = [math.nan] * 3
         md5: str | list[object] = []
         norm: float | list[object] = []
-        if self._content.statistics and "md5" in chosen and value.place is not None:
+        if found is not None and value.dtype != "b8" and value.count:
+            *numbers, _ = over_all_elements(*found[:7])
+            wanted = zip(("max", "min", "avg"), numbers, strict=True)
+            extremes = [
+                math.nan if key not in chosen or number is None else _printed(number, value.dtype)
+                for key, number in wanted
+            ]
+        if "md5" in chosen and value.place is not None:
             md5 = hashlib.md5(self._array(value).tobytes()).hexdigest()
-        if self._content.statistics and "l2norm" in chosen and found is not None:
-            norm = (
-                math.nan if found[4] else math.inf if found[5] or found[6] else _printed(found[3] or 0.0, value.dtype)
-            )
-        return md5, norm
+        if "l2norm" in chosen and found is not None:
+            norm = _printed(over_all_elements(*found[:7])[3] or 0.0, value.dtype)
+        return extremes, md5, norm
 
     # --- files --------------------------------------------------------------------------------------------------
 
@@ -324,7 +317,7 @@ class DumpWriter(Translator):
         key = (value.place, value.dtype, value.shape)
         twin = self._files.get(key)
         if twin is not None:
-            self._link(name, twin)
+            give_name(twin, self._files_of_dump.folder / f"{name}.npy", again=True)
             return
         file = self._files[key] = self._save(name, self._array(value))
         if storable(value.dtype) == value.dtype:  # otherwise the file does not give the bytes back
@@ -333,27 +326,9 @@ class DumpWriter(Translator):
 
     def _save(self, name: str, array: np.ndarray[Any, Any]) -> Path:
         path = self._files_of_dump.folder / f"{name}.npy"
-        try:
-            with replaced(path, 0o400) as file:
-                np.save(file, array, allow_pickle=False)
-        except OSError as error:
-            raise TraceWriteError(
-                f"{path} could not be written ({error.strerror}). Everything recorded before is complete. Free some space."
-            ) from error
+        with write_errors(path), replaced(path, 0o400) as file:
+            np.save(file, array, allow_pickle=False)
         return path
-
-    def _link(self, name: str, twin: Path) -> None:
-        path = self._files_of_dump.folder / f"{name}.npy"
-        try:
-            path.unlink(missing_ok=True)
-            os.link(twin, path)
-        except OSError:  # a file system without such names, or too many of one file
-            try:
-                shutil.copy(twin, path)
-            except OSError as error:
-                raise TraceWriteError(
-                    f"{path} could not be written ({error.strerror}). Everything recorded before is complete. Free some space."
-                ) from error
 
 
 def _printed(number: float, dtype: str) -> float:
@@ -371,11 +346,6 @@ def _written_to(inputs: list[Leaf], after: Mapping[str, int]) -> list[Leaf]:
     if len(after) == 1:
         return [Leaf("", slot, TensorRef(tensor)) for slot, tensor in after.items()]
     return [Leaf(suffixes[slot], slot, TensorRef(tensor)) for slot, tensor in after.items() if slot in suffixes]
-
-
-def _frame_text(frame: list[Any]) -> str:
-    file, line, function, code = frame
-    return f"File {file}, line {line}, in {function}, \n {code}"
 
 
 def _all_frames() -> list[list[Any]]:
