@@ -258,7 +258,8 @@ def _statistics(line: Mapping[str, Wire], *, whole: bool) -> tuple[str, str, str
     if line["dtype"] == "b8":
         every, some = ("null" if n is None else "true" if n else "false" for n in found[:2])
         return some, every, "null", "null"
-    largest, least, mean, norm = over_all_elements(*map(number_of, found[:4]), *found[4:7])
+    lowest, highest, average, length = map(number_of, found[:4])
+    largest, least, mean, norm = over_all_elements(lowest, highest, average, length, *found[4:7])
     if not whole:
         largest, least = (None if n is None else float(n) for n in (largest, least))
     return _text(largest), _text(least), _text(mean), _text(norm)

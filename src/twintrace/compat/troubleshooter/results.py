@@ -31,9 +31,9 @@ class Scores(NamedTuple):
     """Result of `cal_algorithm`; `allclose` is a text where nothing could be computed."""
 
     allclose: bool | str
-    ratio: float = 0.0
-    cosine: float = math.nan
-    diffs: tuple[float, float] = (math.nan, math.nan)
+    ratio: float | None = 0.0
+    cosine: float | None = math.nan
+    diffs: tuple[float | None, float | None] = (math.nan, math.nan)
 
     @property
     def cells(self) -> Cells:
@@ -73,8 +73,8 @@ def is_double(left: Spec, right: Spec) -> bool:
 
 
 VALUE_FIELDS = ("result of allclose", "ratio of allclose", "cosine similarity", "mean & max diffs")
-_SIDES = {"left": "target", "right": "origin"}
 STATISTICS_FIELD = "max, min, mean diffs"
+_SIDES = {"left": "target", "right": "origin"}
 
 
 def in_their_words(text: str) -> str:
@@ -85,27 +85,21 @@ def in_their_words(text: str) -> str:
     return re.sub(r"(^|[ ;])(left|right): ", lambda found: f"{found[1]}{_SIDES[found[2]]}: ", text)
 
 
-def without_numbers(result: object) -> Cells:
-    """The cells of what has no partner, or could not be compared."""
-    return result, "0.00%", "nan", "nan, nan"
-
-
 def value_cells(item: TensorResult, *, equal_nan: bool) -> Cells:
     """(allclose, share of elements that are, cosine, mean and largest difference)."""
     found, count = item.measurement, math.prod(item.left.spec.shape)
-    if found is None:
-        if item.left.spec.shape != item.right.spec.shape:
-            return without_numbers(INCONSISTENT)
-        if missing := _missing(item):
-            return without_numbers(missing)
-        if item.verdict.outcome is not Outcome.SAME:
-            return without_numbers(in_their_words(item.verdict.because))
-        undefined = item.left.statistics.nan if item.left.statistics is not None else 0
-        if not undefined:
-            return True, "100.00%", "1.00000", "0.00000, 0.00000"
-        share = 1.0 if equal_nan else 1 - undefined / count
-        return equal_nan, percent(share), "nan", "nan, nan"
-    return scores(found, equal_nan=equal_nan, double=is_double(item.left.spec, item.right.spec)).cells
+    if found is not None:
+        return scores(found, equal_nan=equal_nan, double=is_double(item.left.spec, item.right.spec)).cells
+    if item.left.spec.shape != item.right.spec.shape:
+        return Scores(INCONSISTENT).cells
+    if missing := _missing(item):
+        return Scores(missing).cells
+    if item.verdict.outcome is not Outcome.SAME:
+        return Scores(in_their_words(item.verdict.because)).cells
+    undefined = item.left.statistics.nan if item.left.statistics is not None else 0
+    if not undefined:
+        return Scores(True, 1.0, 1.0, (0.0, 0.0)).cells
+    return Scores(equal_nan, 1.0 if equal_nan else 1 - undefined / count).cells
 
 
 def _missing(item: TensorResult) -> str:

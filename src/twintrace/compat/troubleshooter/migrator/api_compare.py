@@ -25,7 +25,7 @@ from ....model.results import Comparison, TensorResult
 from ....model.values import TensorRef, leaves, tensor_slots
 from ....store.trace import Trace
 from ..names import SHOWN, operation_name, row_name
-from ..results import STATISTICS_FIELD, VALUE_FIELDS, in_their_words, statistics_cell, value_cells, without_numbers
+from ..results import STATISTICS_FIELD, VALUE_FIELDS, Scores, in_their_words, statistics_cell, value_cells
 from ..tables import attention, boxed, say, write_csv
 from .weights import compare_ms_ckpt
 
@@ -206,7 +206,7 @@ class _Sheet:
     def _lonely(self, which: int, line: _Row, place: _Place) -> tuple[Any, ...]:
         tensor = self._traces[which].journal(*place).tensor(line.tensor)
         shape = self._shape(tensor.spec.shape)
-        cells = without_numbers(tensor.missing or False) if self._values else ("nan, nan, nan",)
+        cells = Scores(tensor.missing or False).cells if self._values else ("nan, nan, nan",)
         pair = (f"{line.name}.npy", None, shape, None) if which == 0 else (None, f"{line.name}.npy", None, shape)
         return (*pair, *cells)
 

@@ -22,14 +22,13 @@ from .... import api
 from ....model.errors import ReportError, UsageError
 from ....model.results import TensorResult
 from ....model.verdicts import Outcome
-from ..results import INCONSISTENT, Scores, is_double, scores
+from ..results import INCONSISTENT, VALUE_FIELDS, Scores, is_double, scores
 from ..tables import attention, boxed, caution, say, write_csv
 
 StrPath = str | os.PathLike[str]
 NamePair = tuple[str | None, str | None]
 
-_FIELDS = ("orig array name", "target array name", "result of allclose", "ratio of allclose", "cosine similarity",
-           "mean & max diffs")  # fmt: skip
+_FIELDS = ("orig array name", "target array name", *VALUE_FIELDS)
 _SHAPES = ("shape of orig", "shape of target")
 
 

@@ -13,19 +13,18 @@ import os
 import pprint
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from .... import api
 from ....model.errors import UsageError
 from ....model.weights import WeightComparison, WeightMap, WeightRow
-from ..tables import boxed, percent, say, truncated
+from ..results import INCONSISTENT, VALUE_FIELDS, Scores
+from ..tables import boxed, say
 
 Names = dict[str, Any]
 StrPath = str | os.PathLike[str]
 WeightMaps = tuple[Mapping[str, Any], Mapping[str, str]]
-
-_SHAPE_FIELDS = ("Whether shape are equal", "Parameter shape of {}", "Parameter shape of {}")
-_VALUE_FIELDS = ("result of allclose", "ratio of allclose", "cosine similarity", "mean & max diffs")
 
 
 def get_weight_map(
@@ -217,10 +216,8 @@ def compare_ms_ckpt(
     torch_names: dict[str, str] = {}
     if weight_map_path is not None or weight_map is not None:
         torch_names = {pair.right: pair.left[-1] for pair in _map(weight_map_path, weight_map).pairs}
-    return _tables(
-        found, print_level, shape_field_names or _fields("original ckpt", "target ckpt", _SHAPE_FIELDS),
-        value_field_names or _fields("original ckpt", "target ckpt", _VALUE_FIELDS), title, torch_names,
-    )  # fmt: skip
+    sides = ("original ckpt", "target ckpt")
+    return _tables(found, print_level, sides, shape_field_names, value_field_names, title, torch_names)
 
 
 def compare_pth_and_ckpt(
@@ -244,31 +241,27 @@ def compare_pth_and_ckpt(
         )  # fmt: skip
     if print_conv_info:
         say(_conversion_table([row for row in found.rows if row.left is not None and row.right is not None]))
-    shapes, values = _fields("torch", "MindSpore", _SHAPE_FIELDS), _fields("torch", "MindSpore", _VALUE_FIELDS)
-    return _tables(found, print_level, shapes, values, None, {})
+    return _tables(found, print_level, ("torch", "MindSpore"))
 
 
 def compare_nets(pt_net: Any, ms_net: Any, *, print_level: int = 1, rtol: float = 1e-4, atol: float = 1e-4) -> str:
     """The weights of two networks as they are now: the same two tables."""
     found = api.compare_weights(pt_net, ms_net, rtol=rtol, atol=atol, relative_to="right")
-    shapes, values = _fields("torch", "MindSpore", _SHAPE_FIELDS), _fields("torch", "MindSpore", _VALUE_FIELDS)
-    return _tables(found, print_level, shapes, values, None, {})
-
-
-def _fields(left: str, right: str, rest: Sequence[str]) -> list[str]:
-    sides = iter((left, right))
-    names = [f"Parameter name of {left}", f"Parameter name of {right}"]
-    return names + [text.format(next(sides)) if "{}" in text else text for text in rest]
+    return _tables(found, print_level, ("torch", "MindSpore"))
 
 
 def _tables(
     found: WeightComparison,
     level: int,
-    shape_fields: Sequence[str],
-    value_fields: Sequence[str],
-    title: str | None,
-    names: Mapping[str, str],
+    sides: tuple[str, str],
+    shape_fields: Sequence[str] | None = None,
+    value_fields: Sequence[str] | None = None,
+    title: str | None = None,
+    names: Mapping[str, str] = MappingProxyType({}),
 ) -> str:
+    """The table of shapes and the one of values, printed unless `level` is 0; `names` are shown instead of the left ones."""
+    heads = [f"Parameter name of {side}" for side in sides]
+    sizes = [f"Parameter shape of {side}" for side in sides]
     if level not in (0, 1, 2) or isinstance(level, bool):
         raise UsageError(f"print_level: expected 0 (nothing), 1 (everything) or 2 (what differs), got {level!r}.")
     shapes, values = [], []
@@ -279,19 +272,22 @@ def _tables(
         if level != 2 or equal is not True:
             shapes.append((left, row.right, equal, _shape(row.left_spec), _shape(row.right_spec)))
         if found.values and both and (level != 2 or row.allclose is not True):
-            values.append((left, row.right, *_value_cells(row)))
-    text = boxed("The list of comparison results for shapes", shape_fields, shapes)
+            values.append((left, row.right, *_scores(row).cells))
+    text = boxed(
+        "The list of comparison results for shapes", shape_fields or [*heads, "Whether shape are equal", *sizes], shapes
+    )
     if values:
-        text += "\n" + boxed(title or "The list of comparison results for values", value_fields, values)
+        title = title or "The list of comparison results for values"
+        text += "\n" + boxed(title, value_fields or [*heads, *VALUE_FIELDS], values)
     if level:
         say(text)
     return text
 
 
-def _value_cells(row: WeightRow) -> tuple[object, ...]:
+def _scores(row: WeightRow) -> Scores:
     if row.allclose is None:
-        return "Shape is inconsistent", "0.00%", "nan", "nan, nan"
+        return Scores(INCONSISTENT)
     same = row.verdict == "equal"
     cosine = 1.0 if same and row.cosine is None else row.cosine
     errors = (0.0, 0.0) if same and row.max_error is None else (row.mean_error, row.max_error)
-    return row.allclose, percent(row.ratio), truncated(cosine, 5), ", ".join(truncated(error, 5) for error in errors)
+    return Scores(row.allclose, row.ratio, cosine, errors)
