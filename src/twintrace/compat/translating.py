@@ -12,6 +12,7 @@ import math
 import os
 import shutil
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,16 +20,31 @@ import numpy as np
 
 from ..model.tensors import Location
 from ..store.appending import write_errors
-from ..store.lines import value_of
+from ..store.lines import number_of, value_of
 
 Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class TensorFacts:
+    """Facts of a journal about a tensor: `place` is that of its bytes, None where it has none."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    place: int | None
+    requires_grad: bool
+    statistics: list[Any] | None
+
+    @property
+    def count(self) -> int:
+        return math.prod(self.shape)
 
 
 class Translator:
     """Base of the writers of dumps: hands on records by their kind, and holds the bytes of tensors until they are written.
 
-    A writer has `_add_tensor`, `_add_call` and `_add_gradient`, and `commit`, `end_step` and `abandon` of a `store.writer.Writer`.
-    The arguments and the result of a call are values of the model by then.
+    A writer has `_add_call` and `_add_gradient`, and `commit`, `end_step` and `abandon` of a `store.writer.Writer`. The arguments
+    and the result of a call are values of the model by then; its tensors are in `_tensors`.
     """
 
     def __init__(self, *, copies: bool = True) -> None:
@@ -36,6 +52,7 @@ class Translator:
         self._places: dict[str, int] = {}
         self._bytes: dict[int, Array] = {}
         self._next_place = 0
+        self._tensors: dict[int, TensorFacts] = {}
 
     def has_step(self, step: int) -> bool:
         """False: a dump knows no steps, so another may always begin."""
@@ -84,7 +101,12 @@ class Translator:
         raise NotImplementedError
 
     def _add_tensor(self, record: Mapping[str, Any]) -> None:
-        raise NotImplementedError
+        at, statistics = record.get("at"), record.get("stats")
+        numbers = None if statistics is None else [number_of(number) for number in statistics]
+        facts = TensorFacts(
+            record["dtype"], tuple(record["shape"]), at[0] if at else None, bool(record.get("grad")), numbers
+        )
+        self._tensors[record["id"]] = facts
 
     def _add_stack(self, record: Mapping[str, Any]) -> None:
         """Most dumps do not say where a call was made."""

@@ -144,16 +144,8 @@ def open_dump(path: str | os.PathLike[str]) -> Dump:
             problem = f"expected an object, got {some(record)}"
             problems.append(f"{found.path}: {name}: {problem}.")
             items.append(Item(name, name, "", "", problem=problem))
-    return Dump(
-        found.path,
-        found.task,
-        found.level,
-        found.framework,
-        tuple(items),
-        found.stacks,
-        found.construct,
-        tuple(problems),
-    )
+    head = (found.path, found.task, found.level, found.framework)
+    return Dump(*head, tuple(items), found.stacks, found.construct, tuple(problems))
 
 
 def read_records(path: str | os.PathLike[str]) -> Records:

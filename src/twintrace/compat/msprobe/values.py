@@ -14,7 +14,6 @@ no fp8: they are widened to float32, exactly, as in msprobe.
 from __future__ import annotations
 
 import contextlib
-import io
 import os
 import shutil
 import zlib
@@ -87,10 +86,8 @@ class Values:
             return api.write_tensor(file, Spec(dtype, shape), raw)
         array = np.frombuffer(raw, dtype=STORAGE[dtype])
         wide = array if dtype.startswith("f4") else as_float(array, dtype)
-        head = _header(wide.dtype, shape)
-        file.write(head)
-        file.write(wide.view(np.uint8).data)
-        return len(head) if wide is array else None
+        np.save(file, wide.reshape(shape), allow_pickle=False)
+        return file.tell() - wide.nbytes if wide is array else None
 
     def name(self, content: Content, item: str) -> str:
         """Give a content a name; the name of the file. A name that is given again stands for the later content."""
@@ -118,22 +115,6 @@ def clear(directory: Path) -> None:
     for file in (*directory.glob("*.npy"), *directory.glob("*.pt")):
         with contextlib.suppress(OSError):
             file.unlink()
-
-
-_HEADERS: dict[tuple[str, tuple[int, ...]], bytes] = {}
-
-
-def _header(dtype: np.dtype[Any], shape: tuple[int, ...]) -> bytes:
-    key = dtype.str, shape
-    known = _HEADERS.get(key)
-    if known is None:
-        file = io.BytesIO()
-        fields = {"descr": dtype.str, "fortran_order": False, "shape": shape}
-        np.lib.format.write_array_header_1_0(file, fields)  # type: ignore[no-untyped-call]
-        if len(_HEADERS) > 10_000:
-            _HEADERS.clear()
-        known = _HEADERS[key] = file.getvalue()
-    return known
 
 
 # Bytes at the end of an archive that hold its directory: torch writes seven entries for one tensor.

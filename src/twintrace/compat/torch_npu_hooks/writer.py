@@ -29,19 +29,9 @@ from ...model.tensors import Spec
 from ...model.values import TensorRef, leaves, tensor_slots
 from ...store.appending import append
 from ..reading import storable
-from ..translating import Translator
+from ..translating import TensorFacts, Translator
 from .names import line_name, operation_name
 from .numbers import from_values, to_text
-
-
-@dataclass(frozen=True, slots=True)
-class _Value:
-    """Facts of a journal about a tensor that a dump needs: `place` is that of its bytes, None where it has none."""
-
-    dtype: str
-    shape: list[int]
-    place: int | None
-    requires_grad: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +64,7 @@ class LineWriter(Translator):
         self._reset()
 
     def _reset(self) -> None:
-        self._values: dict[int, _Value] = {}
+        self._tensors.clear()
         self._calls: dict[int, tuple[str, tuple[str, ...]]] = {}  # what it is called, the inputs that want a gradient
         self._waiting: dict[tuple[int, int], _Backward] = {}
         self._pending: list[tuple[str, int]] = []  # (name, tensor)
@@ -90,7 +80,7 @@ class LineWriter(Translator):
         """Write the lines that are known by now."""
         pending, self._pending = self._pending, []
         for name, tensor in pending:
-            self._write(name, self._values[tensor])
+            self._write(name, self._tensors[tensor])
 
     def end_step(self) -> None:
         """Give up waiting for gradients; what was kept for lines that never came is dropped."""
@@ -121,12 +111,6 @@ class LineWriter(Translator):
 
     # --- lines --------------------------------------------------------------------------------------------------
 
-    def _add_tensor(self, record: Mapping[str, Any]) -> None:
-        at = record.get("at")
-        self._values[record["id"]] = _Value(
-            record["dtype"], record["shape"], at[0] if at else None, bool(record.get("grad"))
-        )
-
     def _add_call(self, record: Mapping[str, Any]) -> None:
         if "raised" in record:
             return
@@ -141,7 +125,7 @@ class LineWriter(Translator):
             for slot, leaf in leaves(record["out"])
             if isinstance(leaf, TensorRef)
         ]
-        wanting = tuple(slot for slot, tensor in inputs if self._values[tensor].requires_grad)
+        wanting = tuple(slot for slot, tensor in inputs if self._tensors[tensor].requires_grad)
         self._calls[record["id"]] = name, wanting
 
     def _add_gradient(self, record: Mapping[str, Any]) -> None:
@@ -163,9 +147,9 @@ class LineWriter(Translator):
         for slot, tensor in found.outputs.items():
             yield line_name(name, True, True, slot or "0"), tensor
 
-    def _write(self, name: str, value: _Value) -> None:
+    def _write(self, name: str, value: TensorFacts) -> None:
         head = f"[{json.dumps(name)}, ".encode()
-        tail = f", {json.dumps(f'torch.{LONG_NAMES[value.dtype]}')}, {json.dumps(value.shape)}]\n".encode()
+        tail = f", {json.dumps(f'torch.{LONG_NAMES[value.dtype]}')}, {json.dumps([*value.shape])}]\n".encode()
         text = self._text(value)
         offset = self._size + len(head)
         self._size = append(self._file, b"".join((head, text, tail)), self._size, where=self._path)
@@ -174,7 +158,7 @@ class LineWriter(Translator):
             if storable(value.dtype) == value.dtype:  # otherwise the text does not give the bytes back
                 self._bytes.pop(value.place, None)
 
-    def _text(self, value: _Value) -> bytes:
+    def _text(self, value: TensorFacts) -> bytes:
         if value.place is None:
             return b"[]"
         known = self._texts.get((value.place, value.dtype))

@@ -32,10 +32,9 @@ from ...model.sites import Phase
 from ...model.values import TensorRef
 from ...store.appending import append, replaced, write_errors
 from ...store.arrays import STORAGE, as_float
-from ...store.lines import number_of
 from ..documents import Document
 from ..reading import storable, stored
-from ..translating import Translator, frame_text, give_name, over_all_elements
+from ..translating import TensorFacts, Translator, frame_text, give_name, over_all_elements
 from .names import STEMS, Leaf, argument_leaves, long_dtype, result_leaves, row_name, stack_key
 
 Row = list[Any]
@@ -59,24 +58,6 @@ class Content:
     overflow: bool = False
     """Only calls whose result has an element that is not finite."""
     categories: frozenset[str] = frozenset(("max", "min", "l2norm"))
-
-
-@dataclass(frozen=True, slots=True)
-class _Value:
-    """Facts of a journal about a tensor: `place` is that of its bytes, None where it has none."""
-
-    dtype: str
-    shape: tuple[int, ...]
-    place: int | None
-    statistics: list[Any] | None
-
-    @property
-    def count(self) -> int:
-        return math.prod(self.shape)
-
-    @property
-    def is_finite(self) -> bool:
-        return self.statistics is None or not any(self.statistics[4:7])
 
 
 class DumpFiles:
@@ -170,10 +151,10 @@ class DumpWriter(Translator):
         self._reset()
 
     def _reset(self) -> None:
-        self._values: dict[int, _Value] = {}
+        self._tensors.clear()
         self._frames: dict[int, list[list[Any]]] = {}
         self._calls: dict[int, tuple[str, dict[str, str]]] = {}  # (label, suffix by slot of the result)
-        self._pending: list[tuple[str, _Value | bool | int | float]] = []
+        self._pending: list[tuple[str, TensorFacts | bool | int | float]] = []
         self._pending_stacks: list[tuple[str, list[str]]] = []
 
     # --- what a recorder calls ----------------------------------------------------------------------------------
@@ -215,11 +196,6 @@ class DumpWriter(Translator):
 
     # --- calls --------------------------------------------------------------------------------------------------
 
-    def _add_tensor(self, record: Mapping[str, Any]) -> None:
-        at, statistics = record.get("at"), record.get("stats")
-        numbers = None if statistics is None else [number_of(number) for number in statistics]
-        self._values[record["id"]] = _Value(record["dtype"], tuple(record["shape"]), at[0] if at else None, numbers)
-
     def _add_stack(self, record: Mapping[str, Any]) -> None:
         self._frames[record["id"]] = record["frames"]
 
@@ -249,15 +225,16 @@ class DumpWriter(Translator):
         first = record["role"] == Role.OUTPUT and not record["n"]  # a second backward pass has no name here
         if first and record["slot"] in suffixes:
             name = row_name(label, "input", suffixes[record["slot"]], backward=True)
-            self._pending.append((name, self._values[record["t"]]))
+            self._pending.append((name, self._tensors[record["t"]]))
             self.gradients += 1
 
     def _is_finite(self, leaf: Leaf) -> bool:
-        return not isinstance(leaf.value, TensorRef) or self._values[leaf.value.id].is_finite
+        found = self._tensors[leaf.value.id].statistics if isinstance(leaf.value, TensorRef) else None
+        return found is None or not any(found[4:7])
 
-    def _wanted(self, leaf: Leaf) -> _Value | bool | int | float | None:
+    def _wanted(self, leaf: Leaf) -> TensorFacts | bool | int | float | None:
         if isinstance(leaf.value, TensorRef):
-            value = self._values[leaf.value.id]
+            value = self._tensors[leaf.value.id]
             if not self._content.filter_data:
                 return value
             return value if value.shape and value.count and value.dtype.startswith(_FLOATS) else None
@@ -266,8 +243,8 @@ class DumpWriter(Translator):
 
     # --- rows ---------------------------------------------------------------------------------------------------
 
-    def _row(self, name: str, value: _Value | bool | int | float) -> Row:
-        if not isinstance(value, _Value):
+    def _row(self, name: str, value: TensorFacts | bool | int | float) -> Row:
+        if not isinstance(value, TensorFacts):
             return self._scalar_row(name, value)
         if self._content.npy and value.place is not None:
             self._write_array(name, value)
@@ -282,7 +259,7 @@ class DumpWriter(Translator):
         norm: float | list[object] = abs(float(value)) if counts and "l2norm" in chosen else []
         return [name, self._region, [], str(type(value)), [], [value if counts else math.nan] * 3, md5, norm]
 
-    def _summary(self, value: _Value) -> tuple[list[float], Any, Any]:
+    def _summary(self, value: TensorFacts) -> tuple[list[float], Any, Any]:
         """([max, min, mean], md5 of the bytes, norm) over all elements; NaN or an empty list for what was not asked for."""
         found, chosen = value.statistics, self._content.categories if self._content.statistics else frozenset()
         extremes = [math.nan] * 3
@@ -303,7 +280,7 @@ class DumpWriter(Translator):
 
     # --- files --------------------------------------------------------------------------------------------------
 
-    def _array(self, value: _Value) -> np.ndarray[Any, Any]:
+    def _array(self, value: TensorFacts) -> np.ndarray[Any, Any]:
         """The values as they are saved: what numpy has no type for as float32."""
         assert value.place is not None
         raw = self._bytes.get(value.place)
@@ -312,7 +289,7 @@ class DumpWriter(Translator):
             raw = stored(np.load(file), dtype).reshape(-1).view(np.uint8)
         return as_float(raw.view(STORAGE[value.dtype]).reshape(value.shape), value.dtype)
 
-    def _write_array(self, name: str, value: _Value) -> None:
+    def _write_array(self, name: str, value: TensorFacts) -> None:
         assert value.place is not None
         key = (value.place, value.dtype, value.shape)
         twin = self._files.get(key)
