@@ -20,7 +20,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
@@ -33,6 +34,8 @@ if TYPE_CHECKING:  # only who opens values waits for numpy
 Number: TypeAlias = "float | int | bool | None"
 FILES = ("dump.json", "debug.json")
 TENSORS = "dump_tensor_data"
+STEP, RANK = re.compile(r"step(0|[1-9][0-9]{0,17})"), re.compile(r"rank(0|[1-9][0-9]{0,8})?|proc[0-9]{1,18}")
+"""Directories of steps and ranks. A process that was not distributed has no number (`rank`; 26.2: `proc4711`)."""
 _PARTS = (
     ("input_args", "input"),
     ("input_kwargs", "input"),
@@ -171,11 +174,23 @@ def read_records(path: str | os.PathLike[str]) -> Records:
 # Files --------------------------------------------------------------------------------------------------------------
 
 
+def file_in(folder: Path) -> Path | None:
+    """The JSON file of a rank's directory; None if this is none."""
+    return next((folder / name for name in FILES if (folder / name).is_file()), None)
+
+
+def rank_folders(step: Path) -> Iterator[tuple[int | None, Path]]:
+    """The directories of a step that hold dumps, by name, with the numbers of their ranks; None for a run of one process."""
+    for folder in sorted(step.iterdir()):
+        match = RANK.fullmatch(folder.name)
+        if match and folder.is_dir() and file_in(folder) is not None:
+            yield int(match[1]) if match[1] else None, folder
+
+
 def _find(path: Path) -> Path:
     if path.is_dir():
-        for name in FILES:
-            if (path / name).is_file():
-                return path / name
+        if (file := file_in(path)) is not None:
+            return file
         below = sorted(file.parent.relative_to(path) for name in FILES for file in path.glob(f"*/{name}"))
         below += sorted(file.parent.relative_to(path) for name in FILES for file in path.glob(f"*/*/{name}"))
         hint = f"Name the rank: {path / below[0]}." if below else "Give a directory such as step0/rank0."
