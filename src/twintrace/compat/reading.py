@@ -75,7 +75,7 @@ def frame_of(text: str) -> Frame | None:
 
 
 def ranks_in(path: Path, find: Callable[[Path], Path | None]) -> dict[int, Path]:
-    """What `find` gives of a folder and of the ranks' folders in it, by the number of the rank; 0 where there is none."""
+    """Result of `find` for a folder and for the ranks' folders in it, by the number of the rank; 0 where there is none."""
     found = {}
     for folder in (path, *sorted(entry for entry in path.iterdir() if entry.is_dir())):
         number = RANK.fullmatch(folder.name)

@@ -63,7 +63,7 @@ _NARROW = {"int4": "i8", "uint1": "u8"}
 
 
 def recognises(path: Path) -> bool:
-    """Is there a kernel's file, or a table of kernels, in or below this directory? Looks at a bounded number of names."""
+    """True if a kernel's file, or a table of kernels, is in or below this directory. Looks at a bounded number of names."""
     if not path.is_dir():
         return False
     names = itertools.islice(walk(path), MAX_LOOKED_AT)

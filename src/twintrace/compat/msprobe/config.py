@@ -76,7 +76,7 @@ class Settings:
     allowed: frozenset[str] | None = None
 
     def wants(self, direction: str, end: str) -> bool:
-        """Are the forward | backward inputs | outputs wanted?"""
+        """True if the inputs or outputs (`end`) of forward or backward records (`direction`) are wanted."""
         modes = self.data_mode
         if "all" in modes:
             return True
@@ -193,18 +193,18 @@ def _numbers(field: str, value: object, where: str) -> tuple[int, ...] | None:
         return None
     if not isinstance(value, list | tuple):
         raise UsageError(f'{where}{field}: expected a list of numbers, such as [0, "3-5"], got {value!r:.60}.')
-    found: set[int] = set()
+    numbers: set[int] = set()
     for item in value:
         bounds = _RANGE.fullmatch(item) if isinstance(item, str) else None
         if isinstance(item, int) and not isinstance(item, bool) and 0 <= item <= _LARGEST:
-            found.add(item)
+            numbers.add(item)
         elif bounds and int(bounds[1]) <= int(bounds[2]) <= _LARGEST:
-            found.update(range(int(bounds[1]), int(bounds[2]) + 1))
+            numbers.update(range(int(bounds[1]), int(bounds[2]) + 1))
         else:
             raise UsageError(
                 f'{where}{field}: expected numbers from 0 to {_LARGEST} and ranges such as "3-5", got {item!r}.'
             )
-    return tuple(sorted(found)) or None
+    return tuple(sorted(numbers)) or None
 
 
 def _names(field: str, value: object, where: str) -> tuple[str, ...]:
@@ -309,5 +309,5 @@ def read_allowed(path: Path) -> frozenset[str]:
 
 
 def is_allowed(stem: str, allowed: frozenset[str]) -> bool:
-    """Is a function with this stem recorded?"""
+    """True if a function with this stem is recorded."""
     return stem in allowed or stem.partition(".")[0] not in _RULED

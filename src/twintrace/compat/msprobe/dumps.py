@@ -77,7 +77,7 @@ class Item(NamedTuple):
 
     @property
     def is_tensor(self) -> bool:
-        """Has it a shape and an element type?"""
+        """True if it has a shape and an element type."""
         return self.shape is not None
 
 
@@ -129,26 +129,26 @@ class Dump:
         return read_values(self.path.parent / TENSORS, item.data_name)
 
     def file(self, item: Item) -> Path:
-        """Where the values of an item lie."""
+        """The file with the values of an item."""
         return self.path.parent / TENSORS / (item.data_name or "")
 
 
 def open_dump(path: str | os.PathLike[str]) -> Dump:
     """Read the dump of one rank: its dump.json (or debug.json), or the directory that holds it."""
-    found = read_records(path)
+    records = read_records(path)
     items: list[Item] = []
-    problems = list(found.problems)
-    for name, record in found.data.items():
+    problems = list(records.problems)
+    for name, record in records.data.items():
         if isinstance(record, dict):
             _items(name, record, items)
         elif name.endswith(".debug"):
             _elements(record, name, name, "debug", items)
         else:
             problem = f"expected an object, got {some(record)}"
-            problems.append(f"{found.path}: {name}: {problem}.")
+            problems.append(f"{records.path}: {name}: {problem}.")
             items.append(Item(name, name, "", "", problem=problem))
-    head = (found.path, found.task, found.level, found.framework)
-    return Dump(*head, tuple(items), found.stacks, found.construct, tuple(problems))
+    head = (records.path, records.task, records.level, records.framework)
+    return Dump(*head, tuple(items), records.stacks, records.construct, tuple(problems))
 
 
 def read_records(path: str | os.PathLike[str]) -> Records:
@@ -257,29 +257,29 @@ def _beside(file: Path, problems: list[str]) -> dict[str, Any]:
 
 def read_stacks(file: Path, problems: list[str]) -> dict[str, tuple[str, ...]]:
     """`{"0": [[names], [frames]], …}`, or in older dumps `{name: [frames], …}`."""
-    found: dict[str, tuple[str, ...]] = {}
+    stacks: dict[str, tuple[str, ...]] = {}
     for key, value in _beside(file, problems).items():
         grouped = isinstance(value, list) and len(value) == 2 and isinstance(value[0], list)
         names, frames = value if grouped else ([key], value)
         if not isinstance(frames, list):
             frames = [frames]
         if all(isinstance(text, str) for text in (*names, *frames)):
-            found.update(dict.fromkeys(names, tuple(frames)))
+            stacks.update(dict.fromkeys(names, tuple(frames)))
         elif grouped or value:
             problems.append(f"{file}: {key}: expected names and lines of a stack, got {some(value)}.")
-    return found
+    return stacks
 
 
 def _construct(file: Path, problems: list[str]) -> dict[str, str | None]:
     """`{record: parent or null}`; with micro steps the parent stands in a pair: `[parent, 3]`."""
-    found: dict[str, str | None] = {}
+    parents: dict[str, str | None] = {}
     for name, value in _beside(file, problems).items():
         parent = value[0] if isinstance(value, list) and len(value) == 2 else value
         if parent is None or isinstance(parent, str):
-            found[name] = parent
+            parents[name] = parent
         elif name != "megatron_micro_step_number":
             problems.append(f"{file}: {name}: expected the name of a record or null, got {some(value)}.")
-    return found
+    return parents
 
 
 # Items --------------------------------------------------------------------------------------------------------------

@@ -152,8 +152,8 @@ def _head(file: Path) -> tuple[str, str, str]:
         text = opened.read(_HEAD).decode("utf-8", errors="replace")
 
     def said(key: str) -> str:
-        found = re.search(rf'"{key}"\s*:\s*"([^"\\]*)"', text)
-        return found[1] if found else ""
+        match = re.search(rf'"{key}"\s*:\s*"([^"\\]*)"', text)
+        return match[1] if match else ""
 
     framework = said("framework") or ("mindspore" if "mindspore.Tensor" in text else "pytorch")
     return said("task"), said("level"), _OURS.get(framework, framework)

@@ -22,7 +22,7 @@ class Selection:
     """Questions that a writer asks; without a condition: all that a trace holds, but root modules."""
 
     def leaves_out(self, module: str, up: int | None) -> bool:
-        """Is this module a root? The only one has no name; those of a list have numbers, and nothing around them."""
+        """True for a root module. The only one has no name; those of a list have numbers, and nothing around them."""
         return not module or (up is None and module.isdecimal())
 
     def uncounted(self, function: str) -> int:
@@ -30,11 +30,11 @@ class Selection:
         return 0
 
     def forgoes(self, name: str) -> bool:
-        """Is this forward record not to be written, although its call is recorded (for its gradients)?"""
+        """True for a forward record that is not written, although its call is recorded (for its gradients)."""
         return False
 
     def begins(self, name: str, around: Iterable[str]) -> bool:
-        """A backward record begins: is it wanted? `around`: the backward records of the modules around it."""
+        """True if a backward record that begins is wanted. `around`: the backward records of the modules around it."""
         return True
 
     def ends(self, name: str) -> None:
@@ -65,7 +65,7 @@ class Selected(Selection):
         """Functions that were called between the two: the tool does not see them, and does not count them."""
 
     def __call__(self, site: Site) -> bool:
-        """Is this call to be recorded?"""
+        """True if this call is to be recorded."""
         if site.phase is Phase.UPDATE or (self.paused and site.phase is Phase.FORWARD):
             return False
         if self.alone is not None and site.phase is not Phase.BACKWARD:
@@ -125,9 +125,9 @@ class Selected(Selection):
             not self._patterns or self._fits([name]) or (self._level == "mix" and self._fits(around))
         )
         if wanted and self._scope is not None:
-            found = parse(name)
-            if found is not None and found.kind is Kind.MODULE:
-                self._wanted.add(found.name)
+            record = parse(name)
+            if record is not None and record.kind is Kind.MODULE:
+                self._wanted.add(record.name)
         return wanted
 
     def ends(self, name: str) -> None:
@@ -135,7 +135,7 @@ class Selected(Selection):
             self._open = False
 
     def _begins(self, name: str) -> bool:
-        """Is the scope open, with this record?"""
+        """True if the scope is open, with this record."""
         if self._scope is not None and name == self._scope[0]:
             self._open = True
         return self._open

@@ -66,7 +66,7 @@ class Values:
             self._contents.mkdir(parents=True, exist_ok=True)
 
     def knows(self, content: Content) -> bool:
-        """Is this content written already?"""
+        """True if this content is written already."""
         return content in self._files
 
     def write(self, content: Content, data: Bytes | None) -> None:
@@ -81,7 +81,7 @@ class Values:
             self._raw.setdefault(place, (file, begin, len(raw)))
 
     def _save(self, file: BinaryIO, raw: Any, dtype: str, shape: tuple[int, ...]) -> int | None:
-        """Where the bytes begin; None if they were widened."""
+        """Offset of the bytes in the file; None if they were widened."""
         if self.suffix == ".pt":
             return api.write_tensor(file, Spec(dtype, shape), raw)
         array = np.frombuffer(raw, dtype=STORAGE[dtype])

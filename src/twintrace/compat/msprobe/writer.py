@@ -110,7 +110,7 @@ class DumpWriter(Translator):
     # --- what a recorder calls ----------------------------------------------------------------------------------
 
     def has_step(self, step: int) -> bool:
-        """Has this run recorded that step and gone on? One of an earlier run is replaced."""
+        """True if this run has recorded that step and gone on. One of an earlier run is replaced."""
         return step in self._steps and step != self._step
 
     def begin_step(self, step: int, header: Mapping[str, Wire]) -> DumpWriter:
@@ -131,7 +131,7 @@ class DumpWriter(Translator):
         return self
 
     def store(self, data: np.ndarray[Any, Any], fingerprint: str) -> Location:
-        """Where these bytes are; they are written or summed up when their tensor's line comes, which is next."""
+        """Location of these bytes; they are written or summed up when their tensor's line comes, which is next."""
         if self._elements.failure is not None:
             raise self._elements.failure
         place = self._places.setdefault(f"{fingerprint}{len(data)}", len(self._places))
@@ -141,8 +141,8 @@ class DumpWriter(Translator):
     def commit(self) -> None:
         """All that is known by now is in the files."""
         opened = () if self._settings.task == "structure" else (self._backward, self._parameters)
-        growing = [(found.name, found.text) for records in opened for found in records.values()]
-        saved = [(found.name, found.text) for found in self._saved.values() if found.text]
+        growing = [(record.name, record.text) for records in opened for record in records.values()]
+        saved = [(record.name, record.text) for record in self._saved.values() if record.text]
         for name, document in self._documents.items():
             document.commit({"dump.json": growing, "debug.json": saved}.get(name, ()))
 
@@ -155,14 +155,14 @@ class DumpWriter(Translator):
                 self._close_backward(key)
             for owner in list(self._parameters):
                 self._close_parameters(owner)
-            for found in self._saved.values():
-                if found.text:
-                    self._documents["debug.json"].add(found.name, found.text)
+            for growing in self._saved.values():
+                if growing.text:
+                    self._documents["debug.json"].add(growing.name, growing.text)
             for children in self._children.values():
                 for name, _ in children:
                     self._construct(name, None)
             if self._settings.task != "structure":
-                self._documents["dump.json"].replace({name: found.text for name, found in self._again.items()})
+                self._documents["dump.json"].replace({name: growing.text for name, growing in self._again.items()})
         finally:
             self._forget()
             with contextlib.ExitStack() as closing:  # each, whatever happens to the others
@@ -351,26 +351,26 @@ class DumpWriter(Translator):
         """msprobe's `input` of a backward is the gradient of the results, its `output` that of the arguments."""
         key, slot = record["of"], record["slot"]
         call = self._calls.get(key)
-        found = call and (self._backward.get(key) or self._begin_backward(key, call))
-        if not call or not found:
+        growing = call and (self._backward.get(key) or self._begin_backward(key, call))
+        if not call or not growing:
             return
         # Of several passes through the same call the last one counts.
-        state, tensors = ("output", found.inputs) if record["role"] == Role.INPUT else ("input", found.outputs)
+        state, tensors = ("output", growing.inputs) if record["role"] == Role.INPUT else ("input", growing.outputs)
         tensors[slot] = record["t"]
-        found.elements.pop((state, slot), None)
+        growing.elements.pop((state, slot), None)
         fields = []
         if self._settings.wants("backward", "input"):
-            fields.append(f'"input": {self._elements.grown(call.outputs, found, "input", found.outputs)}')
+            fields.append(f'"input": {self._elements.grown(call.outputs, growing, "input", growing.outputs)}')
         if self._settings.wants("backward", "output"):
-            nodes = [slot for slot in found.inputs if slot.startswith("node.")]
+            nodes = [slot for slot in growing.inputs if slot.startswith("node.")]
             wires = (
                 [Gap(f"node.{i}") for i in range(max(int(slot[5:]) for slot in nodes) + 1)] if nodes else call.inputs
             )
-            fields.append(f'"output": {self._elements.grown(wires, found, "output", found.inputs)}')
+            fields.append(f'"output": {self._elements.grown(wires, growing, "output", growing.inputs)}')
             if nodes:  # out of a dump of msprobe's: they are what a node gave, not the arguments'
                 fields.append('"by_node": true')
-        found.text = f"{{{', '.join(fields)}}}"
-        if key in self._backward and found.outputs and found.inputs.keys() >= call.wanting:
+        growing.text = f"{{{', '.join(fields)}}}"
+        if key in self._backward and growing.outputs and growing.inputs.keys() >= call.wanting:
             self._close_backward(key)
 
     def _begin_backward(self, key: int, call: _Call) -> Growing | None:
@@ -383,8 +383,8 @@ class DumpWriter(Translator):
             return None
         if len(self._backward) >= _MOST_OPEN:
             self._close_backward(next(iter(self._backward)))
-        found = self._backward[key] = Growing(name)
-        return found
+        growing = self._backward[key] = Growing(name)
+        return growing
 
     def _around(self, call: _Call) -> Iterator[str]:
         """The backward records of the modules around a call, the nearest first."""
@@ -395,12 +395,12 @@ class DumpWriter(Translator):
 
     def _close_backward(self, key: int) -> None:
         """The record is complete, as far as can be known."""
-        found = self._finished[key] = self._backward.pop(key)
-        self._write(found.name, found.text, replaceable=True)
-        found.text = ""
-        found.elements.clear()  # made again, should there be more to say
-        self._place_in_tree(found.name, self._calls[key].parent, backward=True)
-        self._chosen.ends(found.name)
+        growing = self._finished[key] = self._backward.pop(key)
+        self._write(growing.name, growing.text, replaceable=True)
+        growing.text = ""
+        growing.elements.clear()  # made again, should there be more to say
+        self._place_in_tree(growing.name, self._calls[key].parent, backward=True)
+        self._chosen.ends(growing.name)
 
     def _add_parameter_gradient(self, record: Mapping[str, Wire]) -> None:
         path, _, parameter = record["slot"].rpartition(".")
@@ -408,20 +408,20 @@ class DumpWriter(Translator):
             return
         begin, learning = self._owners[path]
         turn = self._turns[record["slot"]] = self._turns.get(record["slot"], -1) + 1
-        found = self._parameters.get((path, turn))
-        if found is None:
-            found = self._parameters[path, turn] = Growing(gradients_name(begin) + (f".{turn}" if turn else ""))
-        element = self._elements.of(record["t"], found.name, "", parameter)
-        found.elements["", parameter] = f"{quote(parameter)}: [{element}]"
-        found.text = f"{{{', '.join(found.elements.values())}}}"
-        if {name for _, name in found.elements} >= learning:
+        growing = self._parameters.get((path, turn))
+        if growing is None:
+            growing = self._parameters[path, turn] = Growing(gradients_name(begin) + (f".{turn}" if turn else ""))
+        element = self._elements.of(record["t"], growing.name, "", parameter)
+        growing.elements["", parameter] = f"{quote(parameter)}: [{element}]"
+        growing.text = f"{{{', '.join(growing.elements.values())}}}"
+        if {name for _, name in growing.elements} >= learning:
             self._close_parameters((path, turn))
         elif len(self._parameters) > _MOST_OPEN:
             self._close_parameters(next(iter(self._parameters)))
 
     def _close_parameters(self, owner: tuple[str, int]) -> None:
-        found = self._parameters.pop(owner)
-        self._write(found.name, found.text)
+        growing = self._parameters.pop(owner)
+        self._write(growing.name, growing.text)
 
     # --- what was given to `save` -------------------------------------------------------------------------------
 
@@ -439,10 +439,10 @@ class DumpWriter(Translator):
         self._saved[record["id"]] = Growing(gradient, (with_gaps(value, ""),))
 
     def _add_saved_gradient(self, record: Mapping[str, Wire]) -> None:
-        found = self._saved.get(record["of"])
-        if found is not None:
-            found.inputs[record["slot"]] = record["t"]
-            (found.text,) = self._elements.grown_items(found.wires, found, "", found.inputs)
+        growing = self._saved.get(record["of"])
+        if growing is not None:
+            growing.inputs[record["slot"]] = record["t"]
+            (growing.text,) = self._elements.grown_items(growing.wires, growing, "", growing.inputs)
 
 
 def _results(record: Mapping[str, Any], name: str) -> list[Value]:

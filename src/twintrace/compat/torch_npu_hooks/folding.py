@@ -33,7 +33,7 @@ class Chunk:
     outputs: dict[str, int] = field(default_factory=dict)
 
     def takes(self, name: LineName) -> bool:
-        """Does a line of this name belong to the same call as the lines before it?"""
+        """True if a line of this name belongs to the same call as the lines before it."""
         if name[:4] != self.name[:4]:
             return False
         if name.call is not None:
@@ -118,7 +118,7 @@ def _owner(chunk: Chunk, candidates: Sequence[Call], tensors: Mapping[int, Tenso
 
 
 def _fits(chunk: Chunk, call: Call, tensors: Mapping[int, Tensor]) -> bool:
-    """Are the gradients of the shapes of what they are gradients of?
+    """True if the gradients have the shapes of what they are gradients of.
 
     The old tool gave the gradients of the arguments in an order of autograd's own, so only the results are asked.
     """

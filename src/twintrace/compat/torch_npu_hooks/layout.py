@@ -60,7 +60,7 @@ def recognises(path: Path) -> bool:
 
 
 def is_line_dump(path: Path) -> bool:
-    """Does the file begin like a dump, or is it empty?"""
+    """True for a file that begins like a dump, or is empty."""
     if not path.is_file():
         return False
     with path.open("rb") as file:
@@ -121,7 +121,7 @@ def _not_a_dump(path: Path, found: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Line:
-    """Where a tensor's values stand: a stretch of the file, or a file of their own."""
+    """Location of a tensor's values: a stretch of the file, or a file of their own."""
 
     offset: int
     length: int
@@ -244,8 +244,8 @@ class DumpJournal(HeldJournal):
 
     def _stack(self, fields: list[Any]) -> None:
         """`["Functional_conv2d_0_stack_info", [[file, line, function, code], …]]`, innermost first."""
-        found = re.fullmatch(r"(?P<call>.+?)(_forward|_backward)?_stack_info", fields[0], re.DOTALL)
-        name = parse(f"{found['call']}_forward_input", numbered=True) if found else None
+        match = re.fullmatch(r"(?P<call>.+?)(_forward|_backward)?_stack_info", fields[0], re.DOTALL)
+        name = parse(f"{match['call']}_forward_input", numbered=True) if match else None
         if name is None or not isinstance(fields[1], list):
             raise ValueError(f"expected a tensor or the stack of a call, got {str(fields)[:60]}")
         frames = [

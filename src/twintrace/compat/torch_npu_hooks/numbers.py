@@ -39,9 +39,8 @@ def from_values(values: list[Any] | np.ndarray[Any, Any], spec: Spec) -> np.ndar
     count, numbers = math.prod(spec.shape), values
     if not isinstance(numbers, np.ndarray):
         exact = spec.dtype == "u64" and all(type(value) is int and 0 <= value < 1 << 64 for value in values)
-        numbers = np.array(
-            values, dtype=np.uint64 if exact else None
-        )  # numpy's own choice for 2**63 beside 0 is a float
+        # numpy's own choice for 2**63 beside 0 is a float.
+        numbers = np.array(values, dtype=np.uint64 if exact else None)
         if numbers.ndim != 1 or (numbers.size and numbers.dtype.kind not in "iufb"):
             raise ValueError(f"expected a flat list of numbers, got {str(values)[:40]}")
         if spec.dtype.startswith("c") and numbers.size == 2 * count:

@@ -58,16 +58,16 @@ def scores(item: TensorResult) -> Scores:
     if bench is None or item.left.missing or item.right.missing:
         return _UNKNOWN
     zeros = bench.zero
-    found = item.measurement
-    if found is None:
+    measured = item.measurement
+    if measured is None:
         if item.verdict.outcome is not Outcome.SAME:
             return _UNKNOWN
         if bench.nan or bench.posinf or bench.neginf or bench.norm is None:
             return _NAN
         return Scores(_text(1.0 if bench.norm else None), "0.0", _percent(None if zeros else 0.0))
-    if found.finite < found.count or not found.count:
+    if measured.finite < measured.count or not measured.count:
         return _NAN
-    return Scores(_text(found.cosine), _text(found.rmse), _percent(None if zeros else found.mape))
+    return Scores(_text(measured.cosine), _text(measured.rmse), _percent(None if zeros else measured.mape))
 
 
 def legacy_scores(npu: Journal, npu_tensor: Tensor, bench: Journal, bench_tensor: Tensor) -> Scores:
@@ -141,12 +141,12 @@ def compare(
     with api.progress_bar() as progress:
         reading = READING.set(progress)
         try:
-            found = api.compare(bench, npu, progress=progress)
+            comparison = api.compare(bench, npu, progress=progress)
         finally:
             READING.reset(reading)
     rows: list[tuple[int, tuple[str, ...]]] = []  # by the line of the npu's dump
     skipped: list[_Skipped] = []
-    for result in found.results:
+    for result in comparison.results:
         match, journals = result.match, [trace.journal(result.step, result.rank) for trace in (bench, npu)]
         for backward in (False, True):
             pairs = [item for item in result.tensors if _belongs(item.pair.part, backward)]
@@ -160,7 +160,7 @@ def compare(
             for side, journal, calls in zip(("bench", "npu"), journals, (match.left, match.right), strict=True):
                 for call in calls:
                     skipped += _skipped(side, journal, call, because, backward=backward)
-    for side, trace, alone in (("bench", bench, found.only_left), ("npu", npu, found.only_right)):
+    for side, trace, alone in (("bench", bench, comparison.only_left), ("npu", npu, comparison.only_right)):
         for step, rank, item in alone:
             for backward in (False, True):
                 skipped += _skipped(side, trace.journal(step, rank), item.call, item.because, backward=backward)
@@ -173,7 +173,7 @@ def compare(
     _write(target, COLUMNS, [cells for _, cells in sorted(rows, key=lambda row: row[0])])
     beside = target.with_name(f"{target.stem}_skipped{target.suffix}")
     _write(beside, SKIPPED_COLUMNS, skipped)
-    sys.stdout.write("\n".join(_told(found, len(rows), skipped, target, beside)) + "\n")
+    sys.stdout.write("\n".join(_told(comparison, len(rows), skipped, target, beside)) + "\n")
 
 
 # --- rows -------------------------------------------------------------------------------------------------------------
@@ -186,7 +186,7 @@ def _belongs(part: Part, backward: bool) -> bool:
 def _mismatch(
     result: CallResult, pairs: Sequence[TensorResult], strays: Sequence[str], *, shape_flag: bool
 ) -> str | None:
-    """Why these calls are not the same operation in the sense of the document; None if they are."""
+    """Reason that these calls are not the same operation in the sense of the document; None if they are."""
     match = result.match
     left, right = ([_operation(call) for call in calls] for calls in (match.left, match.right))
     if len(left) != 1 or len(right) != 1:
@@ -286,12 +286,12 @@ def _write(path: Path, columns: Sequence[str], rows: Iterable[Sequence[object]])
         raise TraceWriteError(f"{path} cannot be written ({error.strerror}). Choose another path.") from error
 
 
-def _told(found: Comparison, rows: int, skipped: Sequence[_Skipped], target: Path, beside: Path) -> Iterator[str]:
-    yield f"{found.right.path} beside {found.left.path}: {rows} tensors compared, {len(skipped)} calls skipped."
+def _told(comparison: Comparison, rows: int, skipped: Sequence[_Skipped], target: Path, beside: Path) -> Iterator[str]:
+    yield f"{comparison.right.path} beside {comparison.left.path}: {rows} tensors compared, {len(skipped)} calls skipped."
     for item in skipped[:_SHOWN]:
         yield f"  skipped {item.side} line {item.line}: {item.name} ({item.tensors}): {item.because}"
     if len(skipped) > _SHOWN:
         yield f"  and {len(skipped) - _SHOWN} more"
-    for remark in found.remarks:
+    for remark in comparison.remarks:
         yield f"  {remark}"
     yield f"  written: {target}, {beside}"

@@ -36,7 +36,7 @@ from .numbers import from_values, to_text
 
 @dataclass(frozen=True, slots=True)
 class _Text:
-    """Where the text of a value stands."""
+    """Location of the text of a value."""
 
     file: int
     offset: int
@@ -132,19 +132,19 @@ class LineWriter(Translator):
         if record["role"] == Role.PARAMETER or record["of"] not in self._calls:
             return
         key = record["of"], record["n"]
-        found = self._waiting.setdefault(key, _Backward())
-        (found.inputs if record["role"] == Role.INPUT else found.outputs)[record["slot"]] = record["t"]
-        if found.outputs and found.inputs.keys() >= {*self._calls[key[0]][1]}:
+        gradients = self._waiting.setdefault(key, _Backward())
+        (gradients.inputs if record["role"] == Role.INPUT else gradients.outputs)[record["slot"]] = record["t"]
+        if gradients.outputs and gradients.inputs.keys() >= {*self._calls[key[0]][1]}:
             self._pending.extend(self._backward_lines(key))
 
     def _backward_lines(self, key: tuple[int, int]) -> Iterator[tuple[str, int]]:
         """Gradients of the arguments, then those of the results, which in this format are always numbered."""
-        found = self._waiting.pop(key)
+        gradients = self._waiting.pop(key)
         name, wanting = self._calls[key[0]]
         for slot in wanting:
-            if slot in found.inputs:
-                yield line_name(name, True, False, slot), found.inputs[slot]
-        for slot, tensor in found.outputs.items():
+            if slot in gradients.inputs:
+                yield line_name(name, True, False, slot), gradients.inputs[slot]
+        for slot, tensor in gradients.outputs.items():
             yield line_name(name, True, True, slot or "0"), tensor
 
     def _write(self, name: str, value: TensorFacts) -> None:

@@ -43,32 +43,32 @@ class Scores(NamedTuple):
         )  # fmt: skip
 
 
-def scores(found: Measurement, *, equal_nan: bool, double: bool = True) -> Scores:
+def scores(measured: Measurement, *, equal_nan: bool, double: bool = True) -> Scores:
     """From a measurement whose `rtol` is relative to the target, as numpy.allclose has it.
 
     Without `double`, numbers have the precision of float32, as those of such arrays have in the real tool: a cosine of 0.99999999
     would be cut off to 0.99999.
     """
-    if not found.count:
+    if not measured.count:
         return Scores(True, 1.0, 1.0, (0.0, 0.0))
-    kept = found.nan_both if equal_nan else 0  # NaN elements that count as equal
-    close = round((found.close or 0.0) * found.count) - (found.nan_both - kept)
-    ratio = close / found.count
-    if found.nan_left + found.nan_right > 2 * kept:
+    kept = measured.nan_both if equal_nan else 0  # NaN elements that count as equal
+    close = round((measured.close or 0.0) * measured.count) - (measured.nan_both - kept)
+    ratio = close / measured.count
+    if measured.nan_left + measured.nan_right > 2 * kept:
         return Scores(False, ratio)
-    if found.inf_left + found.inf_right > 2 * found.inf_both:
+    if measured.inf_left + measured.inf_right > 2 * measured.inf_both:
         return Scores(False, ratio, diffs=(math.inf, math.inf))
-    if found.equal == found.count:
+    if measured.equal == measured.count:
         return Scores(True, 1.0, 1.0, (0.0, 0.0))
-    cosine = math.nan if found.cosine is None else found.cosine
-    numbers = [cosine, found.mean_abs or 0.0, found.max_abs or 0.0]
+    cosine = math.nan if measured.cosine is None else measured.cosine
+    numbers = [cosine, measured.mean_abs or 0.0, measured.max_abs or 0.0]
     if not double:
         numbers = [float(np.float32(number)) for number in numbers]
     return Scores(ratio == 1.0, ratio, numbers[0], (numbers[1], numbers[2]))
 
 
 def is_double(left: Spec, right: Spec) -> bool:
-    """Does numpy compute with two such arrays in float64?"""
+    """True if numpy computes with two such arrays in float64."""
     return not {left.dtype, right.dtype} <= {"f32", "f16", "bf16"}
 
 
@@ -87,9 +87,9 @@ def in_their_words(text: str) -> str:
 
 def value_cells(item: TensorResult, *, equal_nan: bool) -> Cells:
     """(allclose, share of elements that are, cosine, mean and largest difference)."""
-    found, count = item.measurement, math.prod(item.left.spec.shape)
-    if found is not None:
-        return scores(found, equal_nan=equal_nan, double=is_double(item.left.spec, item.right.spec)).cells
+    measured, count = item.measurement, math.prod(item.left.spec.shape)
+    if measured is not None:
+        return scores(measured, equal_nan=equal_nan, double=is_double(item.left.spec, item.right.spec)).cells
     if item.left.spec.shape != item.right.spec.shape:
         return Scores(INCONSISTENT).cells
     if missing := _missing(item):
@@ -103,14 +103,16 @@ def value_cells(item: TensorResult, *, equal_nan: bool) -> Cells:
 
 
 def _missing(item: TensorResult) -> str:
-    """Why the origin, the target or both have no values. What statistics say is no answer where values were asked for, but of a
-    number: its row holds it whole."""
+    """Reason that the origin, the target or both have no values, unless the row itself holds the number.
+
+    What statistics say is no answer where values were asked for.
+    """
     sides = [side for side in (item.right, item.left) if side.missing and side.facts.get("dtype") not in SCALARS]
     return "; ".join(dict.fromkeys(str(side.missing) for side in sides))
 
 
 def statistics_cell(item: TensorResult) -> str:
     """Differences of the largest, smallest and mean value."""
-    found = item.statistics
-    numbers = (None, None, None) if found is None else (found.max, found.min, found.mean)
+    differences = item.statistics
+    numbers = (None, None, None) if differences is None else (differences.max, differences.min, differences.mean)
     return ", ".join(truncated(None if number is None else abs(number), 5) for number in numbers)

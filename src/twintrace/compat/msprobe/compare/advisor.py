@@ -111,7 +111,7 @@ class Advisor:
 
 
 def _doubt(row: Row) -> str:
-    """Why it can be said neither that a row fails nor that it passes; "" if one of the two can."""
+    """Reason that a row neither fails nor passes; "" if it does one of the two."""
     if row.unread:
         return "could not be read; each says why"
     if not row.matched:

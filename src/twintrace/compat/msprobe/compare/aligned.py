@@ -47,7 +47,7 @@ def align_dumps(
     """Align two dumps, or only their APIs; `modules` are paths of modules that are known to belong together."""
     sides = (_Side(npu, only_apis), _Side(bench, only_apis))
     alignment = api.pair_up(sides[0].trace, sides[1].trace, modules=modules or None)[_PLACE]
-    found = Aligned()
+    aligned = Aligned()
 
     def add_items(pair: TensorPair, within: Sequence[Collection[str] | None], because: str) -> None:
         ends = ((pair.left, pair.left_slot), (pair.right, pair.right_slot))
@@ -56,7 +56,7 @@ def align_dumps(
             for side, (tensor, slot), records in zip(sides, ends, within, strict=True)
         )
         if one is not None and two is not None:
-            found.items.append((one, two, because, pair.layout))
+            aligned.items.append((one, two, because, pair.layout))
 
     for match in alignment.matches:
         names = [[*map(side.record, calls)] for side, calls in zip(sides, (match.left, match.right), strict=True)]
@@ -65,17 +65,17 @@ def align_dumps(
             gradients = sides[0].gradients(one), sides[1].gradients(two)
             for pair in ((one, two), (_backward(one), _backward(two)), gradients):
                 if pair[0] is not None and pair[1] is not None:
-                    found.records.append((pair[0], pair[1], match.because))
+                    aligned.records.append((pair[0], pair[1], match.because))
         for tensors in match.tensors:
             back = tensors.part.backward
             add_items(tensors, [[*map(_backward, each)] if back else each for each in names], match.because)
     for tensors in alignment.parameter_gradients:
         add_items(tensors, [None, None], tensors.because or "gradients of parameters that belong together")
-    for side, why, alone in zip(sides, found.alone, (alignment.only_left, alignment.only_right), strict=True):
+    for side, why, alone in zip(sides, aligned.alone, (alignment.only_left, alignment.only_right), strict=True):
         for item in alone:
             record = side.record(item.call)
             why |= {record: item.because, _backward(record): item.because}
-    return found
+    return aligned
 
 
 class _Apis:

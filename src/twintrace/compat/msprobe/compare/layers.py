@@ -51,21 +51,21 @@ class Layers:
 
     def modules(self) -> dict[str, str]:
         """Paths of modules that both dumps have: npu -> bench."""
-        found = {path: self._translated(path) for path in self._classes[0]}
-        return {path: other for path, other in found.items() if other in self._classes[1]}
+        translated = {path: self._translated(path) for path in self._classes[0]}
+        return {path: other for path, other in translated.items() if other in self._classes[1]}
 
     def apis(self) -> list[tuple[str, str, bool]]:
         """Records of APIs that stand in the same place of their layers: npu's, bench's, and whether a rule says so."""
         theirs = {(place, what, turn): record for record, place, what, turn in self._apis[1]}
-        found: list[tuple[str, str, bool]] = []
+        pairs: list[tuple[str, str, bool]] = []
         for record, place, what, turn in self._apis[0]:
             translated = self._translated(place)
             other = theirs.get((translated, what, turn))
             if other is not None:
                 layer, _, own = place.rpartition(".")
                 unruled = f"{self._translated(layer)}.{own}" if layer else own
-                found.append((record, other, translated != unruled))
-        return found
+                pairs.append((record, other, translated != unruled))
+        return pairs
 
     def unknown(self) -> list[tuple[str, int]]:
         """Names in the rules that no module of their side (0 the npu, 1 the bench) has, nor stands in the path of one."""
@@ -74,14 +74,16 @@ class Layers:
             for classes, apis in zip(self._classes, self._apis, strict=True)
         ]
         kinds = {TOP, *self._classes[0].values()}
-        found: dict[tuple[str, int], None] = {}
+        names_unknown: dict[tuple[str, int], None] = {}
         for owner, names in self._rules.items():
             if owner not in kinds and f".{owner}." not in paths[0]:
-                found[owner, 0] = None
+                names_unknown[owner, 0] = None
                 continue
             for pair in names.items():
-                found |= {(name, which): None for which, name in enumerate(pair) if f".{name}." not in paths[which]}
-        return list(found)
+                names_unknown |= {
+                    (name, which): None for which, name in enumerate(pair) if f".{name}." not in paths[which]
+                }
+        return list(names_unknown)
 
     def _translated(self, path: str) -> str:
         """A path on the other side: at each level the longest rule that fits."""

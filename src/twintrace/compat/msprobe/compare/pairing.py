@@ -1,4 +1,4 @@
-"""Which item of one dump stands beside which of the other.
+"""Pairs of items of two dumps.
 
     pair_items(npu, bench)                                 by full name
     pair_items(npu, bench, PairingRules(fuzzy=True))             by name without the number of the call, in the same place
@@ -73,7 +73,7 @@ class PairingRules:
 
     @property
     def mapped(self) -> bool:
-        """Was any mapping asked for?"""
+        """True if any mapping was asked for."""
         return any(wish is not None for wish in (self.api_rules, self.cells, self.items, self.layers))
 
 
@@ -235,23 +235,23 @@ class _Pairs:
                     self._closed[0].update(self._records[0][name])
                     self._closed[1].update(self._records[1][other])
 
-    def follow_alignment(self, found: Aligned, wanted: Callable[[str, str], bool] = lambda one, two: True) -> None:
+    def follow_alignment(self, aligned: Aligned, wanted: Callable[[str, str], bool] = lambda one, two: True) -> None:
         """Pairs of the alignment in records that are wanted together: tensors as it says, what is none by its place."""
         fitting = [
             (one, two, because)
-            for one, two, because in found.records
+            for one, two, because in aligned.records
             if one in self._records[0] and two in self._records[1] and wanted(one, two)
         ]
         for one, two, because in fitting:
             if _same_but_for_the_number(one, two):
                 self._pair_records(one, two, because)
-        for one, two, because, layout in found.items:
+        for one, two, because, layout in aligned.items:
             i, j = self._names[0][one][0], self._names[1][two][0]
             if wanted(self._dumps[0].items[i].record, self._dumps[1].items[j].record):
                 self._pair(i, j, because, layout)
         for one, two, because in fitting:
             self._pair_records(one, two, because, only=lambda item: not item.is_tensor)
-        for which, names in enumerate(found.alone):
+        for which, names in enumerate(aligned.alone):
             for record, because in names.items():
                 self._leave(which, record, because)
 
@@ -391,14 +391,14 @@ class _Pairs:
 
 def _indexes(items: Sequence[Item], key: str) -> dict[str, list[int]]:
     """Places of the items by one of their fields."""
-    found: dict[str, list[int]] = {}
+    indexes: dict[str, list[int]] = {}
     for index, item in enumerate(items):
-        found.setdefault(getattr(item, key), []).append(index)
-    return found
+        indexes.setdefault(getattr(item, key), []).append(index)
+    return indexes
 
 
 def _slot(item: Item) -> _Slot:
-    """Where an item stands in its record. The tool calls an argument by name `kwargs.dim` where values were kept."""
+    """Slot of an item in its record. The tool calls an argument by name `kwargs.dim` where values were kept."""
     place = item.name.removeprefix(f"{item.record}.")
     for word in (f"{item.state}.", "kwargs."):
         if place.startswith(word):
@@ -421,7 +421,7 @@ def _loose(item: Item) -> tuple[str, _Slot]:
 
 
 def _ruled(rule: ApiRule, backward: bool, slot: _Slot) -> _Slot | None:
-    """Where a rule puts what stands in this slot; None if it leaves it out. A gradient goes with what it is the gradient of."""
+    """Slot on the other side, as a rule says; None if it leaves the item out. A gradient goes with what it is the gradient of."""
     state, place = slot
     turned = {"input": "output", "output": "input"}.get(state, state) if backward else state
     slots = rule.slots(turned)
@@ -445,12 +445,12 @@ def _modules(records: Iterable[str]) -> Iterator[tuple[str, RecordName]]:
 
 def _calls_of(records: Iterable[str]) -> dict[str, dict[tuple[int, str], str]]:
     """The records of each API, by number and direction."""
-    found: dict[str, dict[tuple[int, str], str]] = {}
+    calls: dict[str, dict[tuple[int, str], str]] = {}
     for name in records:
         record = parse(name)
         if record is not None:
-            found.setdefault(_stem(record), {})[record.call, record.what] = name
-    return found
+            calls.setdefault(_stem(record), {})[record.call, record.what] = name
+    return calls
 
 
 def _stem(record: RecordName) -> str:

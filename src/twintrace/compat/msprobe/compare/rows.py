@@ -124,7 +124,7 @@ def _file(item: Item | None) -> str:
 
 
 def mode_of(dump: Dump) -> Mode:
-    """Which kind of dump this is: one with values, one with hashes, or one with statistics only."""
+    """Kind of a dump: one with values, one with hashes, or one with statistics only."""
     if dump.level == "L2":
         return Mode.KERNEL if dump.task == "tensor" else Mode.KERNEL_STATISTICS
     if dump.task == "tensor":
@@ -296,7 +296,7 @@ def _family(dtype: str) -> str:
 
 
 def _same(npu: Item, bench: Item) -> bool:
-    """Are two values the same that are no tensors? One device is as good as another."""
+    """True for equal values that are no tensors. One device is as good as another."""
     one, two = npu.value, bench.value
     if one is None and two is None:
         return npu.type == bench.type or "NoneType" not in (npu.type, bench.type)

@@ -84,13 +84,13 @@ def _misshapen(dump: Dump, item: Item, array: Array) -> Iterator[str]:
 
 
 def _measured(left: Array, left_dtype: str, right: Array, right_dtype: str) -> Measured:
-    found = api.measure(left, right, left_dtype, right_dtype, rtol=0.0, atol=0.0)
-    if found.count - found.finite != found.nan_both + found.inf_both:
+    measured = api.measure(left, right, left_dtype, right_dtype, rtol=0.0, atol=0.0)
+    if measured.count - measured.finite != measured.nan_both + measured.inf_both:
         return _words(NOTHING, remark="NaN or infinities stand in other places on the two sides.")
     relative, one, five = 0.0, 1.0, 1.0
-    if found.equal < found.count:
+    if measured.equal < measured.count:
         relative, one, five = relative_errors(left, right, left_dtype, right_dtype)
-    error = found.max_abs or 0.0
+    error = measured.max_abs or 0.0
     remark = "" if left_dtype == right_dtype else f"The element types differ: {right_dtype} and {left_dtype}."
     cells: tuple[Cell, ...]
     if not left.ndim:
@@ -98,8 +98,8 @@ def _measured(left: Array, left_dtype: str, right: Array, right_dtype: str) -> M
         note = "One element: no direction, no shares."
         cells = (_UNSUPPORTED, _UNSUPPORTED, *largest, _UNSUPPORTED, _UNSUPPORTED)
         return Measured(cells, remark=f"{note} {remark}".strip())
-    cosine, why = _cosine(found)
-    cells = (cosine, found.euclidean or 0.0, *map(_written, (error, relative, one, five)))
+    cosine, why = _cosine(measured)
+    cells = (cosine, measured.euclidean or 0.0, *map(_written, (error, relative, one, five)))
     return Measured(cells, remark=f"{why} {remark}".strip())
 
 
@@ -144,14 +144,14 @@ def relative_errors(left: Array, right: Array, left_dtype: str, right_dtype: str
     return most, below[0] / count, below[1] / count
 
 
-def _cosine(found: Measurement) -> tuple[Cell, str]:
-    size = math.sqrt(found.finite)
-    bench, npu = ((rms or 0.0) * size for rms in (found.rms_left, found.rms_right))
+def _cosine(measured: Measurement) -> tuple[Cell, str]:
+    size = math.sqrt(measured.finite)
+    bench, npu = ((rms or 0.0) * size for rms in (measured.rms_left, measured.rms_right))
     if bench <= _SMALLEST and npu <= _SMALLEST:
         return 1.0, ""
     if bench <= _SMALLEST or npu <= _SMALLEST:
         return _NAN, f"All values of the {'bench' if bench <= _SMALLEST else 'NPU'} are zero: there is no cosine."
-    cosine = _written(found.cosine if found.cosine is not None else math.nan)
+    cosine = _written(measured.cosine if measured.cosine is not None else math.nan)
     return round(cosine, 6) if cosine > _ROUNDED_ABOVE else cosine, ""
 
 

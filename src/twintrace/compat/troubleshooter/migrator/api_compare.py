@@ -87,22 +87,22 @@ def api_dump_compare(
             f"has {_ranks(target)}."
         )
     with api.progress_bar() as tell:
-        found = api.compare(
+        comparison = api.compare(
             target, origin, rtol=float(rtol), atol=float(atol), equal_nan=equal_nan, pictures=False, progress=tell
         )
     _compare_weights(Path(origin.path), Path(target.path), float(rtol), float(atol), equal_nan)
-    for step, rank in found.left_out:
+    for step, rank in comparison.left_out:
         attention(f"Not compared, because only one of the two has it: step {step} of rank {rank}.")
-    sheet = _Sheet(found, (origin, target), equal_nan, ignore_unmatched)
+    sheet = _Sheet(comparison, (origin, target), equal_nan, ignore_unmatched)
     for place in places:
         for stem, title, heads, rows in sheet.tables(place, backward=not ignore_backward):
             suffix, note = _suffix(place, places)
             say(boxed(title + note, heads, rows, ruled=stem == "mapping"))
             if folder is not None:
                 write_csv(folder / f"ts_api_{stem}{suffix}.csv", heads, rows)
-    for line in _told(found):
+    for line in _told(comparison):
         say(line)
-    return found
+    return comparison
 
 
 class _Sheet:
@@ -212,7 +212,7 @@ class _Sheet:
 
 
 def _reason(entry: _Entry, which: int, line: _Row) -> str:
-    """Why a tensor has no partner although its API has one."""
+    """Reason that a tensor has no partner although its API has one."""
     own, others = (entry.origin, entry.target) if which == 0 else (entry.target, entry.origin)
     beside = " + ".join(map(_label, others))
     if len(own) > 1 or len(others) > 1:
