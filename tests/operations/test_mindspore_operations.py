@@ -309,6 +309,29 @@ def test_poolings(cases):
         recording.check(call)
 
 
+@few
+@given(
+    cases=st.lists(
+        st.tuples(st.integers(2, 4), st.integers(1, 3), st.integers(0, 1), st.booleans(), st.integers(5, 9)),
+        min_size=4,
+        max_size=8,
+    ),
+    counted=st.booleans(),
+)
+def test_poolings_with_padding_of_their_own(cases, counted):
+    """They are poolings of volumes one cell deep."""
+    cells = []
+    for kernel, stride, padding, ceil_mode, size in cases:
+        options = {"pad_mode": "pad", "padding": padding, "ceil_mode": ceil_mode}
+        cells.append((nn.MaxPool2d(kernel, stride, **options), size))
+        cells.append((nn.AvgPool2d(kernel, stride, count_include_pad=counted, **options), size))
+    recording = recorded(lambda: [cell(values(2, 3, size, size)) for cell, size in cells])
+    calls = [call for call in recording.calls if "Pool3D" in call.site.name]
+    assert len(calls) == len(cells)
+    for call in calls:
+        recording.check(call)
+
+
 @pytest.mark.parametrize("mode", ["same", "valid", "pad"])
 @pytest.mark.parametrize(("kernel", "stride"), [(2, 2), (3, 2), (3, 1), (2, 3)])
 def test_transposed_convolution(mode, kernel, stride):
@@ -350,6 +373,23 @@ def test_cells():
         recording = Recording(lambda cell=cell, given_=given_: cell(*given_), cell, level="module")
         (call,) = [call for call in recording.calls if call.parent is None]
         recording.check(call, 6e4 if "GELU" in call.site.type else 1024)
+
+
+@pytest.mark.parametrize(
+    "cell",
+    [
+        nn.MaxPool2d(3, 2, pad_mode="pad", padding=1),
+        nn.AvgPool2d(3, 2, pad_mode="pad", padding=1),
+        nn.AvgPool2d(3, 2, ceil_mode=True),
+        nn.AvgPool2d(3, 2, divisor_override=2),
+    ],
+    ids=["max", "avg", "overhang", "divisor"],
+)
+def test_poolings_whose_settings_are_not_on_the_cell(cell):
+    """The Cell hands them to its primitive and keeps none: at level module such a pooling is not known."""
+    recording = Recording(lambda: cell(values(2, 4, 6, 6)), cell, level="module")
+    (call,) = [call for call in recording.calls if call.parent is None]
+    assert meaning_of(call, "mindspore", recording.specs.__getitem__) is None
 
 
 def test_a_users_class_of_the_same_name_has_no_meaning():

@@ -10,6 +10,7 @@ import pytest
 torch = pytest.importorskip("torch")
 import torch.nn.functional as F  # noqa: E402
 
+from twintrace.operations.kernels import KERNELS  # noqa: E402
 from twintrace.operations.rounding import FUNCTION_UNITS, WALK, RunningError  # noqa: E402
 from twintrace.operations.traits import accuracy_of  # noqa: E402
 
@@ -209,3 +210,22 @@ def test_a_product_with_a_power_of_two_is_exact() -> None:
 
     assert errors.of(exact) is None
     assert errors.of(rounded) is not None
+
+
+@pytest.mark.parametrize("name", ["batch_norm", "instance_norm"])
+@pytest.mark.parametrize("is_composed", [False, True])
+@pytest.mark.parametrize("is_affine", [False, True])
+def test_norms_by_known_statistics_may_cancel(name: str, is_composed: bool, is_affine: bool) -> None:
+    """Kernels compute x·scale + (bias - mean·scale): both terms are rounded, and large beside their sum far from zero."""
+    mean, variance = rand(64) * 50, rand(64).abs() + 0.01
+    weight, bias = (rand(64), rand(64) * 3) if is_affine else (None, None)
+    x = mean[:, None, None] + rand(4, 64, 8, 8)
+    got = getattr(F, name)(x, mean, variance, weight, bias, False).double()
+    exact = [item if item is None else item.double() for item in (x, mean, variance, weight, bias)]
+    mode = RunningError(2.0**-24, 2.0**-24)
+    with mode:
+        want = getattr(F, name)(*exact, False) if is_composed else KERNELS[name](*exact, False, 0.1, 1e-5)
+    error = mode.of(want)
+    assert error is not None
+    worst = float(((got - want).abs() / (error + 2.0**-24 * want.abs())).max())
+    assert 0.2 < worst < 1

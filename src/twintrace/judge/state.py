@@ -132,8 +132,10 @@ class JudgeState:
         if judged.mistakes:
             self._wrong.setdefault(right, set()).add(left)
         self.layouts.setdefault((left, right), item.pair.layout)
-        if any(tensor.payload is None and tensor.statistics is None for tensor in (item.left, item.right)):
-            return  # nothing can be computed from it: a tensor inside of vmap
+        if judged.status is not Status.SAME and any(
+            tensor.payload is None and tensor.statistics is None for tensor in (item.left, item.right)
+        ):
+            return  # a tensor inside of vmap: nothing can be computed from it. A jagged one has its values beside it
         self.bound.setdefault(right, Bound(left, item.pair.layout))
         self.right_of.setdefault(self.bound[right].left, right)
         known = self.of_left.get(left)

@@ -308,6 +308,9 @@ MaxPoolWithArgmax(x, *, kernel_size, strides, pad_mode, data_format='NCHW')
 MaxPoolWithArgmaxV2(x, *, kernel_size, strides=None, pads=0, dilation=(1, 1), ceil_mode=False)
     = max_pool(input=x, kernel_size=spread(kernel_size, 2), stride=spread(given(strides, kernel_size), 2), padding=sides(pads, 2),
     dilation=spread(dilation, 2), ceil_mode=pool_overhang(x, kernel_size, strides, pads, dilation, ceil_mode, 2))
+MaxPool3DWithArgmax(x, *, ksize, strides, pads=0, dilation=(1, 1, 1), ceil_mode=False)
+    = max_pool(input=x, kernel_size=spread(ksize, 3), stride=spread(strides, 3), padding=sides(pads, 3),
+    dilation=spread(dilation, 3), ceil_mode=pool_overhang(x, ksize, strides, pads, dilation, ceil_mode, 3))
 MaxPool3D(x, *, kernel_size, strides, pad_mode, pad_list=0, ceil_mode=None, data_format='NCDHW')
     = max_pool(input=x, kernel_size=spread(kernel_size, 3), stride=spread(strides, 3), dilation=(1, 1, 1),
     padding=mode_sides(x, spread(kernel_size, 3), pad_mode, pad_list, strides),

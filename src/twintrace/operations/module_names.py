@@ -148,9 +148,9 @@ MaxPool2d(x, *, kernel_size, stride, pad_mode, use_pad=False, format='NCHW', ret
 MaxPool1d(x, *, kernel_size, stride, pad_mode, use_pad=False)
     = max_pool(input=unless(x, use_pad), kernel_size=spread(kernel_size, 1), stride=spread(stride, 1),
     dilation=(1,), padding=mode_sides(x, spread(kernel_size, 1), pad_mode, 0, stride), ceil_mode=(0,))
-AvgPool2d(x, *, kernel_size, stride, pad_mode, format='NCHW')
-    = avg_pool(input=channels_first(unless(x, str(pad_mode).lower() == 'pad'), format), kernel_size=spread(kernel_size, 2),
-    stride=spread(stride, 2), padding=mode_sides(x, spread(kernel_size, 2), pad_mode, 0, stride), ceil_mode=(0, 0),
+AvgPool2d(x, *, kernel_size, stride, pad_mode, is_expand=False, format='NCHW')
+    = avg_pool(input=channels_first(unless(x, is_expand), format), kernel_size=spread(kernel_size, 2), stride=spread(stride, 2),
+    padding=mode_sides(x, spread(kernel_size, 2), pad_mode, 0, stride), ceil_mode=(0, 0),
     count_include_pad=without_padding(mode_sides(x, spread(kernel_size, 2), pad_mode, 0, stride), False), divisor_override=None)
 AdaptiveAvgPool<n>d(x) = adaptive_avg_pool(input=x, output_size=out_shape()[-<n>:])
 BatchNorm<n>d(x, *, moving_mean, moving_variance, gamma=None, beta=None, training, use_batch_statistics=None, momentum, eps)

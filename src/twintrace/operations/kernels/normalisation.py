@@ -13,10 +13,25 @@ from torch import Tensor
 from .registry import Kernel, Result, kernel
 
 
-def _affine(value: Tensor, weight: Tensor | None, bias: Tensor | None, shape: Sequence[int]) -> Result:
+def _affine(value: Tensor, weight: Tensor | None, bias: Tensor | None, shape: Sequence[int]) -> Tensor:
     if weight is not None:
         value = value * weight.reshape(shape)
     return value if bias is None else value + bias.reshape(shape)
+
+
+def by_known_statistics(
+    input: Tensor, mean: Tensor, var: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float
+) -> Tensor:
+    """`(x - mean)·scale + bias`, with the error of `x·scale + (bias - mean·scale)`, which is what kernels compute.
+
+    Both products and the offset are rounded before they cancel. A factor of one that is a tensor has the rounding of any product;
+    the error of the scale is the same in both products, and not in what this adds.
+    """
+    shape = [1, -1] + [1] * (input.dim() - 2)
+    mean, scale = mean.reshape(shape), torch.rsqrt(var.reshape(shape) + eps)
+    one = torch.ones_like(mean)
+    scaled = (input * one - mean * one * one) * scale
+    return _affine(scaled, weight, None if bias is None else bias.reshape(shape) * one, shape)
 
 
 @kernel("batch_norm")
@@ -34,8 +49,7 @@ def _batch_norm(
     axes = [0, *range(2, input.dim())]
     shape = [1, -1] + [1] * (input.dim() - 2)
     if not training and running_mean is not None and running_var is not None:
-        scaled = (input - running_mean.reshape(shape)) * torch.rsqrt(running_var.reshape(shape) + eps)
-        return _affine(scaled, weight, bias, shape)
+        return by_known_statistics(input, running_mean, running_var, weight, bias, eps)
     mean = input.mean(axes)
     centred = input - mean.reshape(shape)
     var = centred.square().mean(axes)
@@ -63,8 +77,7 @@ def _instance_norm(
 ) -> Result:
     shape = [1, -1] + [1] * (input.dim() - 2)
     if not use_input_stats and running_mean is not None and running_var is not None:
-        scaled = (input - running_mean.reshape(shape)) * torch.rsqrt(running_var.reshape(shape) + eps)
-        return _affine(scaled, weight, bias, shape)
+        return by_known_statistics(input, running_mean, running_var, weight, bias, eps)
     axes = list(range(2, input.dim()))
     mean = input.mean(axes, keepdim=True)
     centred = input - mean

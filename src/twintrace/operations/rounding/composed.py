@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from .registry import (
-    Tensor,
-    count_terms,
-)
+from ..kernels.normalisation import by_known_statistics
+from .registry import Tensor, count_terms
 
 
 def _variance(x: Tensor, dim: Any = None, correction: Any = None, keepdim: bool = False) -> Tensor:
@@ -54,15 +52,12 @@ def _native_batch_norm(
     """The running averages are not written: whoever wants their new values computes them."""
     shape = [1, x.shape[1]] + [1] * (x.dim() - 2)
     dims = [dim for dim in range(x.dim()) if dim != 1]
-    if training:
-        y, mean, inverse = _normalized(x, dims, eps)
-    else:
-        inverse = (variance + eps).rsqrt().reshape(shape)
-        y = (x - mean.reshape(shape)) * inverse
+    if not training:
+        return by_known_statistics(x, mean, variance, weight, bias, eps), x.new_zeros(0), x.new_zeros(0)
+    y, mean, inverse = _normalized(x, dims, eps)
     y = y if weight is None else y * weight.reshape(shape)
     y = y if bias is None else y + bias.reshape(shape)
-    saved = (mean.reshape(-1), inverse.reshape(-1)) if training else (x.new_zeros(0), x.new_zeros(0))
-    return y, *saved
+    return y, mean.reshape(-1), inverse.reshape(-1)
 
 
 COMPOSED: dict[str, Callable[..., Any]] = {
