@@ -27,6 +27,12 @@ if TYPE_CHECKING:
 
 
 Cell: TypeAlias = "str | float | int | bool | None"
+NOTHING = "N/A"
+NUMBERS = (float, int)  # a tuple: there are many cells, and a union is looked through slowly
+_NAN, _NONE, _DIFFERENT, _UNSUPPORTED = "Nan", "None", "Diff", "unsupported"
+_PLACES = ("src", "dst", "group_src", "group_dst")  # arguments that name a rank
+_DEVICES = ("npu", "cpu", "cuda")
+AS_IT_IS = Layout()
 
 
 class Generation(Enum):
@@ -47,7 +53,7 @@ class Mode(Enum):
 
     def __init__(self, value: str) -> None:
         self.reads = value in ("tensor", "kernels")
-        """Are the values themselves opened?"""
+        """True if the values themselves are opened."""
         self.of_kernels = "kernels" in value
 
 
@@ -133,15 +139,7 @@ def mode_of(dump: Dump) -> Mode:
     return Mode.MD5 if hashed else Mode.STATISTICS
 
 
-NOTHING = "N/A"
-NUMBERS = (float, int)  # a tuple: there are many cells, and a union is looked through slowly
-_NAN, _NONE, _DIFFERENT, _UNSUPPORTED = "Nan", "None", "Diff", "unsupported"
-_PLACES = ("src", "dst", "group_src", "group_dst")  # arguments that name a rank
-_DEVICES = ("npu", "cpu", "cuda")
-AS_IT_IS = Layout()
 _OF_STATISTICS = (Mode.STATISTICS, Mode.KERNEL_STATISTICS)
-
-
 _Four: TypeAlias = "tuple[Cell, Cell, Cell, Cell]"
 
 
@@ -168,11 +166,11 @@ class Row:
     consistent: str
     """Requires_grad on both sides: True, False, or N/A where the tool that recorded a side does not know it."""
     matched: bool
-    """Are there two sides?"""
+    """True if there are two sides."""
     output: bool
-    """Is it a result of its record? Otherwise it came in."""
+    """True for a result of its record; otherwise it came in."""
     unread: str = ""
-    """Why something that should have been compared was not."""
+    """Reason that something that should have been compared was not."""
     remark: str = ""
     """Remarks on the numbers."""
     differs: str = ""
