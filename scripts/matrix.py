@@ -69,12 +69,15 @@ class Row:
 
     @property
     def pins(self) -> list[str]:
-        found = {package: getattr(self, package) for package in PACKAGES}
-        return [
+        wanted = {package: getattr(self, package) for package in PACKAGES}
+        pins = [
             f"{package}=={version}{'.*' if version.count('.') == 1 else ''}"
-            for package, version in found.items()
+            for package, version in wanted.items()
             if version is not None
         ]
+        return (
+            [*pins, "pyarrow<25"] if self.numpy.startswith("1.") else pins
+        )  # later ones want numpy 2, and pip does not know
 
     @property
     def requires(self) -> list[str]:

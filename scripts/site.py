@@ -48,6 +48,8 @@ PAGES = {
 _FENCE = re.compile(r"^( *)(```+|~~~+).*?^\1\2 *$", re.MULTILINE | re.DOTALL)
 _CODE = re.compile(r"(`+)(?!`).*?(?<!`)\1(?!`)", re.DOTALL)
 _LINK = re.compile(r"(?P<before>\]\(\s*<?)(?P<target>[^)\s>#]+)(?P<anchor>#[^)\s>]*)?")
+_WRAPPED = re.compile(r"^(?!#)(.*[\u3000-\u303f\u4e00-\u9fff\uff00-\uffef])\n *(?=[\u4e00-\u9fff])", re.MULTILINE)
+"""A line that ends in a Chinese character or stop, and is no heading, before one that begins with a Chinese character."""
 _LANGUAGES = re.compile(r"^(English|\[English\]).*(中文).*\n+", re.MULTILINE)
 
 
@@ -85,9 +87,8 @@ def assemble(root: Path, target: Path) -> None:
             shutil.copyfile(root / source, path)
             continue
         text = (root / source).read_text(encoding="utf-8")
-        path.write_text(
-            relinked(_LANGUAGES.sub("", text, count=1), source, place, places, root, linked), encoding="utf-8"
-        )
+        text = relinked(_LANGUAGES.sub("", text, count=1), source, place, places, root, linked)
+        path.write_text(joined(text) if place.endswith(".zh.md") else text, encoding="utf-8")
     for source in linked:
         path = target / "files" / source
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -112,6 +113,11 @@ def pages(root: Path) -> dict[str, str]:
     for path in sorted(root.glob("examples/*/README.md")):
         found[path.relative_to(root).as_posix()] = f"examples/{path.parent.name}.md"
     return found
+
+
+def joined(text: str) -> str:
+    """A Chinese page, the lines of a paragraph joined: a browser makes a blank of a line's end, and Chinese has none there."""
+    return "".join(part if code else _WRAPPED.sub(r"\1", part) for code, part in _blocks(text))
 
 
 def relinked(text: str, source: str, place: str, places: dict[str, str], root: Path, linked: set[str]) -> str:
@@ -142,18 +148,23 @@ def relinked(text: str, source: str, place: str, places: dict[str, str], root: P
 
 def _parts(text: str) -> Iterator[tuple[bool, str]]:
     """The text in pieces: (it is code, piece)."""
-    end = 0
-    for fence in [*_FENCE.finditer(text), None]:
-        prose = text[end : fence.start() if fence else len(text)]
+    for fenced, block in _blocks(text):
         last = 0
-        for code in _CODE.finditer(prose):
-            yield False, prose[last : code.start()]
+        for code in () if fenced else _CODE.finditer(block):
+            yield False, block[last : code.start()]
             yield True, code[0]
             last = code.end()
-        yield False, prose[last:]
-        if fence:
-            yield True, fence[0]
-            end = fence.end()
+        yield fenced, block[last:]
+
+
+def _blocks(text: str) -> Iterator[tuple[bool, str]]:
+    """The text in pieces: (it is a block of code, piece)."""
+    end = 0
+    for fence in _FENCE.finditer(text):
+        yield False, text[end : fence.start()]
+        yield True, fence[0]
+        end = fence.end()
+    yield False, text[end:]
 
 
 def examples(root: Path) -> str:

@@ -96,6 +96,7 @@ def test_at_module_level_the_module_is_named(tmp_path):
     assert (site.name, site.type) == ("norm", "LayerNorm")
 
 
+@pytest.mark.needs_torch  # recomputes
 def test_inputs_that_differ_from_the_start_are_said_to(tmp_path, left):
     found = api.compare(left, run(tmp_path / "b", scale=2.0))
     assert found.divergence.mistake.kind == "leaf"
@@ -108,6 +109,7 @@ def test_a_difference_in_the_backward_pass_alone_is_found_there(tmp_path, left):
     assert "mul" in found.divergence.result.match.left[0].site.name
 
 
+@pytest.mark.needs_torch  # recomputes
 def test_calls_on_one_side_only_are_counted_and_named(tmp_path, left):
     found = api.compare(left, run(tmp_path / "b", extra=True))
     assert not found.only_left
@@ -221,6 +223,7 @@ def test_a_trace_is_not_overwritten_unasked(left):
     assert tt.open(left).steps == ()
 
 
+@pytest.mark.needs_torch  # recomputes
 def test_a_gradient_that_differs_alone_is_a_difference(tmp_path):
     """Same values everywhere, and yet the two runs would train differently."""
 
@@ -239,6 +242,7 @@ def test_a_gradient_that_differs_alone_is_a_difference(tmp_path):
     assert "only the left has a gradient of" in api.verdict(found)
 
 
+@pytest.mark.needs_torch  # recomputes
 def test_the_first_step_that_differs_is_named(tmp_path):
     def train(path, scales):
         net = fixed(Net())

@@ -35,6 +35,7 @@ def test_what_rounding_explains_is_agreement_and_bits_are_not_claimed(rounding):
     assert "bit by bit." not in api.verdict(found)
 
 
+@pytest.mark.needs_torch  # recomputes
 def test_what_differs_and_cannot_be_recomputed_is_no_agreement(rounding):
     """The miniature's operations have no meaning outside of its tests."""
     found = api.compare(*rounding)
@@ -187,6 +188,7 @@ def test_a_line_of_the_journal_that_is_damaged_is_no_difference(tmp_path):
     assert damage.count("journal.jsonl") == 1
 
 
+@pytest.mark.needs_torch  # recomputes
 def test_a_call_that_only_one_side_makes_is_named(tmp_path):
     class Halving(Module):
         def __init__(self, halves):

@@ -10,7 +10,7 @@ import pytest
 
 import twintrace as tt
 from twintrace.api import places, stepping, walking
-from twintrace.collect.session import unseen
+from twintrace.collect.processes import unseen
 from twintrace.model.pairs import Alignment
 from twintrace.model.results import Comparison, StepResults
 from twintrace.model.verdicts import Outcome

@@ -66,6 +66,32 @@ def test_the_quickstart_and_the_notebook_run_as_they_stand(run, capsys):
 
 
 @pytest.mark.needs_torch
+@pytest.mark.needs_mindspore
+def test_the_verdict_at_the_top_is_what_the_demo_prints(tmp_path, checkout_env):
+    """Up to the digits, which are the machine's."""
+    example = ROOT / "examples" / "01_find_the_difference"
+    for command in (
+        ["python", example / "in_torch.py", "runs"],
+        ["python", example / "in_mindspore.py", "runs"],
+        ["twintrace", "compare", "runs/torch", "runs/mindspore"],
+    ):
+        done = subprocess.run(command, cwd=tmp_path, env=checkout_env, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 1, done.stderr
+    [told, *_] = (code for language, code in BLOCK.findall(ENGLISH) if language == "text")
+    assert without_digits(told) == without_digits(done.stdout)
+
+
+def without_digits(text: str) -> list[str]:
+    """The lines of a verdict; `#` for each measured number, which counts of pairs and numbers of lines are not."""
+    return [re.sub(r"\d+(?= times)|\d\.\d+(e[-+]\d+)?", "#", line).rstrip() for line in text.strip().splitlines()]
+
+
+def test_digits_alone_are_left_out_of_a_verdict():
+    assert without_digits("2.3e-05 apart, 380 times; a.py:39") == without_digits("2.4e-05 apart, 379 times; a.py:39")
+    assert without_digits("80 pairs of calls") != without_digits("79 pairs of calls")
+
+
+@pytest.mark.needs_torch
 def test_another_dtype_agrees_as_told(run, capsys):
     run(python_of("Another device, version or dtype"))
     assert re.search(r"^f32 and bf16 agree: .* within what rounding explains", capsys.readouterr().out)

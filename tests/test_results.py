@@ -124,6 +124,7 @@ def test_a_repr_is_one_short_line(reports, kind):
     assert len(repr(found)) < 400
 
 
+@pytest.mark.needs_torch  # recomputes
 def test_parts_of_a_comparison_have_short_reprs_too(parting):
     first = parting.first
     assert repr(first).startswith("<Divergence step 0, forward, ")
@@ -149,6 +150,7 @@ def test_printing_a_weight_report_prints_one_line(reports):
     assert "not certified: " in str(reports["no certificate"][0])
 
 
+@pytest.mark.needs_torch  # recomputes
 def test_the_first_the_guilty_and_the_worst_of_a_comparison(parting, agreeing):
     assert isinstance(parting.first, Divergence)
     assert parting.first is parting.divergence
@@ -170,6 +172,7 @@ def test_without_recomputation_the_guilty_are_where_differences_arise(runs):
     assert all(result.introduced_forward or result.introduced_backward for result in found.guilty)
 
 
+@pytest.mark.needs_torch  # recomputes
 def test_an_accepted_mistake_is_not_guilty(parting):
     results = tuple(
         replace(item, mistakes=tuple(replace(mistake, effective=False, accepted="known") for mistake in item.mistakes))

@@ -59,6 +59,23 @@ def test_the_site_builds_without_a_warning(tmp_path, checkout_env):
 # --- pages that are put together --------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("你就能\n把错误\n\n找出来", "你就能把错误\n\n找出来"),
+        ("数据，\n然后\n再记录。\n1. 一\n2. 二", "数据，然后再记录。\n1. 一\n2. 二"),
+        ("## 标题\n正文", "## 标题\n正文"),
+        ("- 先记录\n  再比较\n- 完", "- 先记录再比较\n- 完"),
+        ("| 列 |\n| 值 |", "| 列 |\n| 值 |"),
+        ("用 loss\n来看", "用 loss\n来看"),
+        ("```\n# 一\n二\n```\n", "```\n# 一\n二\n```\n"),
+        ("```sh\n一\n二\n```\n", "```sh\n一\n二\n```\n"),
+    ],
+)
+def test_lines_of_a_chinese_paragraph_are_joined(text, expected):
+    assert site.joined(text) == expected
+
+
 def relinked(text: str, source: str, place: str, linked: set[str]) -> str:
     return site.relinked(text, source, place, site.pages(ROOT), ROOT, linked)
 

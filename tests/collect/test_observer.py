@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from twintrace.collect import observer as module
+from twintrace.collect import tensor_lines
 from twintrace.collect.observer import Observer
 from twintrace.frameworks.protocol import Look, Unreadable
 from twintrace.frameworks.reference import FRAMEWORK, miniature
@@ -153,7 +154,7 @@ def test_where_no_bytes_are_kept_they_are_read_where_they_lie(watching, framewor
     assert framework.asked["host"] == 0
     kept.observe(Tensor(x.array.T))  # in another order: brought together here
     assert framework.asked["host"] == 0
-    monkeypatch.setattr(module, "_MAX_GATHERED", 8)
+    monkeypatch.setattr(tensor_lines, "_MAX_GATHERED", 8)
     kept.observe(Tensor(np.array(x.array).T))  # too much of it at once: piece by piece
     assert framework.asked["host"] == 0
     kept.observer._gather = None
@@ -290,7 +291,7 @@ def test_a_new_journal_begins_at_zero(watching):
 def test_what_lasts_is_not_read_again_in_the_next_step(tmp_path, framework, monkeypatch):
     """An optimizer's state, unchanged between two steps: a line in each journal, and one reading."""
     readings = []
-    monkeypatch.setattr(module, "numbers_at", lambda *what: readings.append(1) or numbers_at(*what))
+    monkeypatch.setattr(tensor_lines, "numbers_at", lambda *what: readings.append(1) or numbers_at(*what))
     writer = TraceWriter.create(tmp_path / "t", {"framework": "reference"})
     observer = Observer(framework, Keep.FINGERPRINT, writer)
     x, other, count = Tensor([1.0, 2.0]), Tensor([3.0]), Tensor([1.0])
@@ -314,7 +315,7 @@ def test_what_lasts_is_not_read_again_in_the_next_step(tmp_path, framework, monk
 def test_what_lasts_is_read_again_when_its_witness_has_changed(tmp_path, framework, monkeypatch, happens):
     """Whoever writes without counting versions still counts its steps."""
     readings = []
-    monkeypatch.setattr(module, "numbers_at", lambda *what: readings.append(1) or numbers_at(*what))
+    monkeypatch.setattr(tensor_lines, "numbers_at", lambda *what: readings.append(1) or numbers_at(*what))
     writer = TraceWriter.create(tmp_path / "t", {"framework": "reference"})
     observer = Observer(framework, Keep.FINGERPRINT, writer)
     x, count = Tensor(np.zeros(1000, np.float32)), Tensor([1.0])

@@ -7,7 +7,7 @@ import twintrace as tt
 pytestmark = pytest.mark.needs_torch
 
 
-def run(path, *, eps=1e-5, slope=0.01, stop=False):
+def run(path, *, eps=1e-5, slope=0.01, stop=False, offset=0.0):
     """One training step without an update, recorded."""
     import torch
     from torch import nn
@@ -21,7 +21,8 @@ def run(path, *, eps=1e-5, slope=0.01, stop=False):
         out = net(x)
         if stop:
             out = nn.functional.dropout(out, 0.5)
-        nn.functional.mse_loss(out, y).backward()
+        loss = nn.functional.mse_loss(out, y)
+        (loss + offset if offset else loss).backward()
     return path
 
 
@@ -37,6 +38,17 @@ def test_one_of_two_mistakes_explains_a_part(tmp_path):
     found = share(tmp_path, eps=0.5, slope=0.5)
     assert found.endswith("of the gap at the loss goes away if this call gives what the left's gives")
     assert not found.startswith("all")
+
+
+def test_a_loss_that_is_off_by_its_last_bits_has_no_shares(tmp_path):
+    """One rounding of the loss is as large as the gap there; the output of the model is far beyond its own."""
+    left, right = run(tmp_path / "left", offset=64.0), run(tmp_path / "right", offset=64.0, eps=1e-4, slope=0.0101)
+    found = tt.compare(left, right)
+    [loss] = [row for row in found.results if row.match.left and row.match.left[0].site.name == "torch.Tensor.add"]
+    [gap] = [item.measurement.max_abs for item in loss.tensors if item.pair.part == "output"]
+    assert 0 < gap < 16 * 64 * 2**-24
+    assert "of the gap at the output goes away" in found.forward.share
+    assert not found.forward.share.startswith("nothing")
 
 
 def test_the_share_is_what_the_corrected_run_would_give(tmp_path):

@@ -538,7 +538,7 @@ def test_an_unwritable_cache_costs_time_and_nothing_else(monkeypatch, fault):
         monkeypatch.setattr(caching.FunctionCache, "load_overload", lambda *_: None)
         monkeypatch.setattr(caching.FunctionCache, "save_overload", save)
     data = np.frombuffer(b"twintrace", np.uint8)
-    kernel = compiling.compiled((types.intp, types.intp), digest_numba._fingerprint)
+    kernel = compiling.compiled((types.intp, types.intp), digest_numba.fingerprint)
     upper, lower = kernel(subject.address_of(data), data.size)
     assert f"{upper:016x}{lower:016x}" == GOLDEN[b"twintrace"]
     assert attempts

@@ -12,6 +12,7 @@ import pytest
 
 from tests.frameworks.reference.test_contract import ReferencePage
 from twintrace.api import recording
+from twintrace.collect.journals import Journals
 from twintrace.collect.selection import Selection, Sieve
 from twintrace.collect.session import Session
 from twintrace.collect.stacks import Stacks
@@ -177,7 +178,7 @@ ALWAYS_INSIDE = replace(Sieve, "leave_module", nothing)
 NO_TURNS = replace(Session, "stop", nothing)
 NO_END = replace(Session, "_is_open", lambda self, verb: True)
 STEPS_TWICE = replace(TraceWriter, "has_step", lambda self, step: False)
-SILENT = replace(Session, "_trouble", nothing)
+SILENT = replace(Journals, "trouble", nothing)
 
 
 def plain_steps(patch):
@@ -187,14 +188,14 @@ def plain_steps(patch):
 
 def one_epoch(patch):
     """A step ends, and its calls do not notice."""
-    original = Session._end_step
+    original = Journals.end_step
 
     def end_step(self):
-        epoch = self._epoch
+        epoch = self.epoch
         original(self)
-        self._epoch = epoch
+        self.epoch = epoch
 
-    patch.setattr(Session, "_end_step", end_step)
+    patch.setattr(Journals, "end_step", end_step)
     patch.setattr(adapter.ReferenceWatch, "end_step", nothing)
 
 
@@ -202,7 +203,7 @@ def always_raise(patch):
     def trouble(self, where, error):
         raise error
 
-    patch.setattr(Session, "_trouble", trouble)
+    patch.setattr(Journals, "trouble", trouble)
 
 
 SABOTEURS = {

@@ -19,6 +19,7 @@ from ..judge import first_backward, first_forward, first_mistake, policy_named
 from ..judge.divergences import counting_equal_steps
 from ..judge.policies import Evidence
 from ..model.choices import EngineName, LayoutName, PolicyName, Progress
+from ..model.dtypes import UNITS
 from ..model.errors import ReportError, TraceError, TraceFormatError, UsageError
 from ..model.measurements import Measurement
 from ..model.pairs import Alignment, Declared, Part, Side
@@ -30,7 +31,6 @@ from ..store.registry import open_trace
 from ..store.trace import Trace
 from .fleet import compare_many, is_large, scan_ranks
 from .places import (
-    PlaceResult,
     Request,
     can_recompute,
     graphs_of,
@@ -209,7 +209,14 @@ def compare_traces(
                 walk.parts[place] = without_unplaced(part, trace.assembled(place[0]), which)
     parts, equal = walk.parts, tuple(walk.equal)
     results = tuple(result for part in parts.values() for result in part.results)
-    among = _among_ranks(traces, parts)
+    among = {  # differences among the ranks of one side, by the side and the step
+        which: {
+            step: [item for item in trace.assembled(step).findings if part.parted or not item.suspicion]
+            for (step, _), part in parts.items()
+        }
+        for which, trace in enumerate(traces)
+        if isinstance(trace, WholeTrace)
+    }
     for which, findings in among.items():
         results = tuple(with_findings(results, findings, which=which))
     if pictures:
@@ -367,20 +374,6 @@ def _placements_unused(traces: tuple[Trace, Trace], mapped: Any) -> Iterator[str
             yield f"The mapping's placements of the {side} have no effect: its ranks were not put together (--layout whole does)."
 
 
-def _among_ranks(
-    traces: tuple[Trace, Trace], parts: Mapping[tuple[int, int], PlaceResult]
-) -> dict[int, dict[int, Sequence[Any]]]:
-    """Differences among the ranks of one side, by the side and the step."""
-    return {
-        which: {
-            step: [item for item in trace.assembled(step).findings if part.parted or not item.suspicion]
-            for (step, _), part in parts.items()
-        }
-        for which, trace in enumerate(traces)
-        if isinstance(trace, WholeTrace)
-    }
-
-
 def _read_mapping(path: str | os.PathLike[str] | None) -> Any:
     from ..align.mappings import load
 
@@ -433,26 +426,35 @@ def _with_share(
     journals = (traces[0].journal(*place), traces[1].journal(*place))
     first = parting.tensors[0]
     recomputation = recomputation_of(journals, graphs_of(journals, (side_of(journals[0]), side_of(journals[1]))))
-    end = _end(results, place, recomputation)
-    if end is None or end.pair.right == first.pair.right:
+    origin = Compared(first.pair.left, first.pair.right, first.pair.layout)
+    ends = _ends(results, place, recomputation)
+    for end in ends:
+        if end.pair.right == first.pair.right:
+            return parting
+        got = share(recomputation, origin, Compared(end.pair.left, end.pair.right, end.pair.layout))
+        if got.stopped or got.failed:
+            if end is not ends[0]:
+                return parting  # the end of the run was replayed, and told nothing
+            reason = f"the replay of the right side stops at {got.stopped}" if got.stopped else got.failed
+            return replace(parting, share=f"not known: {reason}")
+        if got.before and got.before >= _TELLING * UNITS.get(end.left.spec.dtype, 0.0):
+            break
+    else:
         return parting
-    origin, last = (Compared(item.pair.left, item.pair.right, item.pair.layout) for item in (first, end))
-    got = share(recomputation, origin, last)
     name = "loss" if not end.left.spec.shape else "output"
-    if got.stopped:
-        return replace(parting, share=f"not known: the replay of the right side stops at {got.stopped}")
-    if got.failed:
-        return replace(parting, share=f"not known: {got.failed}")
-    if not got.before:
-        return parting
     start = parting.mistake.kind in ("leaf", "weights")
     fixed = "both start from the same" if start else "this call gives what the left's gives"
     some = f"{100 * got.gone:.1f} %" if 0.0005 <= got.gone < 0.9995 else "all" if got.gone >= 0.9995 else "nothing"
     return replace(parting, share=f"{some} of the gap at the {name} goes away if {fixed}")
 
 
-def _end(results: Sequence[CallResult], place: tuple[int, int], recomputation: Recomputation) -> TensorResult | None:
-    """The last result of the forward pass that differs: the loss, or the output of the model."""
+_TELLING = 16
+"""A gap at the end is taken apart from this many roundings of its type on: the left's own is then some percent of it. A loss that
+is off by its last bit has no shares; the output before it may (tests/operations/test_replay.py)."""
+
+
+def _ends(results: Sequence[CallResult], place: tuple[int, int], recomputation: Recomputation) -> list[TensorResult]:
+    """Results at the end of the forward pass that differ, the last first: the loss, the output of the model."""
     side = recomputation.sides[1]
     ends: list[tuple[int, TensorResult]] = []
     for result in results:
@@ -467,7 +469,7 @@ def _end(results: Sequence[CallResult], place: tuple[int, int], recomputation: R
             and item.verdict.outcome is Outcome.DIFFERENT
             and (outermost or not side.takers(item.pair.right))
         ]
-    return max(ends, key=lambda end: end[0], default=(0, None))[1]
+    return [item for _, item in sorted(ends, key=lambda end: end[0], reverse=True)]
 
 
 # --- measuring --------------------------------------------------------------------------------------------------------

@@ -19,9 +19,9 @@ from ..model.errors import TraceError, TraceExistsError, TraceWriteError, UsageE
 from ..model.records import Call
 from ..model.sites import Kind, Phase
 from ..model.words import counted
+from ..store.manifests import remove_trace, trace_entries
 from ..store.registry import exporters, open_trace, write_trace
 from ..store.trace import Trace
-from ..store.writer import remove_trace, trace_entries
 from .traces import Trace as OpenedTrace
 from .traces import as_trace
 

@@ -58,15 +58,15 @@ def scan_ranks(
     ordered = sorted(places, key=lambda place: (place[1], place[0]))
     tasks = [tuple(group) for _, group in groupby(ordered, key=lambda place: place[1])]
     look = functools.partial(scan_rank, (traces[0].path, traces[1].path))
-    found = []
+    scans = []
     tell = functools.partial(_told, progress, len(tasks))
     for done in engine.run(look, tasks, progress=tell):
         if done.value is not None:
-            found.append(done.value)
+            scans.append(done.value)
         else:
             failed = tuple(PlaceScan(*place, failure=str(done.error)) for place in done.item)
-            found.append(RankScan(done.item[0][1], failed))
-    return found
+            scans.append(RankScan(done.item[0][1], failed))
+    return scans
 
 
 def _told(progress: Progress, total: int, done: int) -> None:
@@ -80,25 +80,25 @@ def compare_many(
     suspects = sorted((scan for scan in scans if scan.first is not None), key=_suspicion)
     groups = [list(group) for _, group in groupby(suspects, key=_suspicion)]
     chosen = set(_representatives(scans))
-    found: Comparison | None = None
+    comparison: Comparison | None = None
     for _ in range(_ROUNDS):
         more = _next_groups(groups, scans, chosen)
-        if found is not None and not more:
+        if comparison is not None and not more:
             break
         chosen |= more
-        found = judge(chosen)
-        if found.code == 1 and found.divergence is not None:
+        comparison = judge(chosen)
+        if comparison.code == 1 and comparison.divergence is not None:
             break
-    assert found is not None
-    ranks = tuple(_standings(scans, groups, chosen, found, traces))
+    assert comparison is not None
+    ranks = tuple(_standings(scans, groups, chosen, comparison, traces))
     calls = [sum(place.calls[which] for scan in scans for place in scan.places) for which in (0, 1)]
     return replace(
-        found,
-        left=replace(found.left, calls=calls[0]),
-        right=replace(found.right, calls=calls[1]),
+        comparison,
+        left=replace(comparison.left, calls=calls[0]),
+        right=replace(comparison.right, calls=calls[1]),
         ranks=ranks,
-        untold=(*found.untold, *_untold(ranks)),
-        remarks=(*_remarks(scans, chosen, traces), *found.remarks),
+        untold=(*comparison.untold, *_untold(ranks)),
+        remarks=(*_remarks(scans, chosen, traces), *comparison.remarks),
     )
 
 
@@ -131,29 +131,29 @@ def _next_groups(groups: Sequence[Sequence[RankScan]], scans: Sequence[RankScan]
     """The next ranks to judge: those that begin to differ first, up to the first place where it shows beyond rounding."""
     costs = {scan.rank: sum(max(place.calls) for place in scan.places if not place.equal) for scan in scans}
     spent = sum(costs[rank] for rank in chosen)
-    found: set[int] = set()
+    picked: set[int] = set()
     for group in groups:
         if any(scan.rank in chosen for scan in group):
             continue
         for scan in group[:_ALIKE]:
-            if found and spent + costs[scan.rank] > MANY_CALLS:
-                return found
-            found.add(scan.rank)
+            if picked and spent + costs[scan.rank] > MANY_CALLS:
+                return picked
+            picked.add(scan.rank)
             spent += costs[scan.rank]
         if _suspicion(group[0])[1] < 1.0:
-            return found
-    return found
+            return picked
+    return picked
 
 
 def _standings(
     scans: Sequence[RankScan],
     groups: Sequence[Sequence[RankScan]],
     chosen: set[int],
-    found: Comparison,
+    comparison: Comparison,
     traces: tuple[Trace, Trace],
 ) -> Iterator[RankResult]:
     """The standing of every rank."""
-    parted = {rank for rank in chosen if _is_parted(found, rank)}
+    parted = {rank for rank in chosen if _is_parted(comparison, rank)}
     first_parting = min((scan.first.step for scan in scans if scan.rank in parted and scan.first), default=None)
     names = {scan.rank: _name(traces, group[0]) for group in groups[:_NAMED] for scan in group}
     for scan in scans:
@@ -164,7 +164,7 @@ def _standings(
         because = ""
         if scan.rank in parted:
             state = RankState.PARTED
-        elif scan.rank in chosen and place.key is not None and not _is_unknown(found, scan.rank):
+        elif scan.rank in chosen and place.key is not None and not _is_unknown(comparison, scan.rank):
             state = RankState.AGREES
         elif scan.rank not in chosen and first_parting is not None and place.step >= first_parting:
             state = RankState.FOLLOWS
@@ -174,19 +174,21 @@ def _standings(
         yield RankResult(scan.rank, state, place.step, where, place.different, place.tensors, because)
 
 
-def _is_parted(found: Comparison, rank: int) -> bool:
-    results = [result for result in found.judged if result.rank == rank]
-    if found.recomputed:
+def _is_parted(comparison: Comparison, rank: int) -> bool:
+    results = [result for result in comparison.judged if result.rank == rank]
+    if comparison.recomputed:
         return any(mistake.effective for result in results for mistake in result.mistakes)
-    alone = any(where == rank and not item.skipped for _, where, item in (*found.only_left, *found.only_right))
+    alone = any(
+        where == rank and not item.skipped for _, where, item in (*comparison.only_left, *comparison.only_right)
+    )
     return alone or any(not result.harmless for result in results)
 
 
-def _is_unknown(found: Comparison, rank: int) -> bool:
+def _is_unknown(comparison: Comparison, rank: int) -> bool:
     """True if something of a rank that was judged could not be told, or was not judged after all."""
-    results = (result for result in found.judged if result.rank == rank)
+    results = (result for result in comparison.judged if result.rank == rank)
     unknown = any(item.verdict.outcome is Outcome.UNKNOWN for result in results for item in result.tensors)
-    return unknown or any(item.rank == rank for item in found.followed)
+    return unknown or any(item.rank == rank for item in comparison.followed)
 
 
 def _why(place: PlaceScan, *, judged: bool) -> str:

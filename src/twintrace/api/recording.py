@@ -24,6 +24,7 @@ from ..model.choices import KeepName, LevelName
 from ..model.errors import UsageError
 from ..model.records import Keep, Level
 from ..model.sites import Site
+from ..model.words import dotted
 from ..model.zoom import Zoom
 from ..store.remote import is_remote
 from ..store.trace import Trace
@@ -207,9 +208,7 @@ def modules_of(model: Any) -> tuple[str, dict[str, Any]]:
     models = named_models(model)
     workshop = framework_for(models)
     modules = {
-        ".".join(filter(None, (prefix, path))): module
-        for prefix, item in models.items()
-        for path, module in workshop.named_modules(item)
+        dotted(prefix, path): module for prefix, item in models.items() for path, module in workshop.named_modules(item)
     }
     return workshop.name, modules
 

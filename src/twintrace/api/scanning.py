@@ -77,10 +77,10 @@ def scan_rank(traces: tuple[Trace, Trace] | tuple[str, str], places: Sequence[tu
         places: (step, rank) of each, all of one rank.
     """
     opened = (_opened(traces[0]), _opened(traces[1]))
-    found = [_scanned(opened, place) for place in places]
+    scans = [_scanned(opened, place) for place in places]
     for trace in opened:
         trace.forget()
-    return RankScan(places[0][1], tuple(found))
+    return RankScan(places[0][1], tuple(scans))
 
 
 def _opened(trace: Trace | str) -> Trace:
@@ -94,31 +94,31 @@ def _of_path(path: str) -> Trace:
 
 
 def _scanned(traces: tuple[Trace, Trace], place: tuple[int, int]) -> PlaceScan:
-    found = PlaceScan(*place)
+    scan = PlaceScan(*place)
     try:
         journals = (traces[0].journal(*place), traces[1].journal(*place))
-        found = replace(
-            found,
+        scan = replace(
+            scan,
             calls=(len(journals[0]), len(journals[1])),
             open=(not journals[0].complete, not journals[1].complete),
         )
         outlines = outlines_of(journals)
     except (TwintraceError, OSError) as error:
-        return replace(found, failure=str(error))
+        return replace(scan, failure=str(error))
     if outlines is None:
-        return found
+        return scan
     left, right = (replace(item, pattern=_known(item.pattern)) for item in (outlines.left, outlines.right))
     outlines = Outlines(left, right, outlines.heads)
-    found = replace(found, key=outlines.key)
+    scan = replace(scan, key=outlines.key)
     if not outlines.same_program:
-        return found
+        return scan
     apart = outlines.apart
     places = np.flatnonzero(apart)
     if not len(places):
-        return replace(found, equal=outlines.equal, tensors=len(apart))
+        return replace(scan, equal=outlines.equal, tensors=len(apart))
     visible = np.flatnonzero(apart & _visible(outlines))
     return replace(
-        found,
+        scan,
         tensors=len(apart),
         different=len(places),
         first=int(places[0]),
@@ -143,18 +143,18 @@ def _visible(outlines: Outlines) -> np.ndarray[Any, Any]:
     one, two = outlines.left.numbers, outlines.right.numbers
     units = np.maximum(_units(outlines.left.pattern.identity), _units(outlines.right.pattern.identity))
     norms = one.means[1], two.means[1]
-    found: np.ndarray[Any, Any] = np.abs(norms[0] - norms[1]) > VISIBLE * units * np.maximum(*map(np.abs, norms))
-    found |= np.any(one.counts[:3] != two.counts[:3], axis=0)
-    return found
+    differ: np.ndarray[Any, Any] = np.abs(norms[0] - norms[1]) > VISIBLE * units * np.maximum(*map(np.abs, norms))
+    differ |= np.any(one.counts[:3] != two.counts[:3], axis=0)
+    return differ
 
 
 @lru_cache(_STRUCTURES)
 def _units(identity: str) -> np.ndarray[Any, Any]:
     """The unit of rounding of each value's element type; 0 of integers."""
-    found: list[float] = []
+    units: list[float] = []
     for line in _patterns[identity].lines:
         marks = len(_MARK.findall(line))
         if marks:
             dtype = _DTYPE.search(line)
-            found += [UNITS.get(dtype[1].decode() if dtype else "", 0.0)] * marks
-    return np.array(found)
+            units += [UNITS.get(dtype[1].decode() if dtype else "", 0.0)] * marks
+    return np.array(units)

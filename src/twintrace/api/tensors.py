@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from ..collect.session import unseen
+from ..collect.processes import unseen
 from ..frameworks import registry
 from ..frameworks.protocol import Framework, Look, Unreadable
 from ..model.errors import UsageError

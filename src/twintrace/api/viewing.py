@@ -77,13 +77,13 @@ def trace_page_sheet(trace: Trace) -> Sheet:
     journals = list(sheet_journals(trace))
     calls = sum(len(journal.side.calls) for journal in journals)
     for step, rank in trace.places:
-        found = trace.journal(step, rank)
-        remarks += [f"{note.topic}: {note.text}" for note in found.notes()]
-        if not found.complete:
+        opened = trace.journal(step, rank)
+        remarks += [f"{note.topic}: {note.text}" for note in opened.notes()]
+        if not opened.complete:
             remarks.append(
                 f"Step {step}, rank {rank}: the process ended before the step was closed; what it wrote is here."
             )
-        remarks += [str(item) for item in found.damage]
+        remarks += [str(item) for item in opened.damage]
     recording = Recording(trace.path, trace.framework, trace.layout, trace.steps, trace.ranks, calls)
     told = list(dict.fromkeys(remarks))
     more = [f"And {len(told) - REMARKS} more remarks: twintrace show has them."] if len(told) > REMARKS else []

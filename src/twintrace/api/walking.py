@@ -90,7 +90,13 @@ class Walk:
             self._differs = self._differs or not all(map(_is_same, part.results))
             self._note_parting(place)
             if outlines is not None and outlines.equal and _is_quiet(part):
-                self._quiet[outlines.skeleton] = _equal_step(place, part)
+                self._quiet[outlines.skeleton] = EqualStep(
+                    *place,
+                    len(part.results),
+                    sum(1 for item in part.results if item.tensors),
+                    sum(1 for item in part.results if item.match.left),
+                    sum(1 for item in part.results if item.backward is not None),
+                )
         carried.was_equal = outlines is not None and outlines.equal
         self.seen[place] = _Seen(
             (len(journals[0]), len(journals[1])),
@@ -227,13 +233,3 @@ def _is_quiet(part: PlaceResult) -> bool:
     alone = part.only_left or part.only_right or part.strays
     told = part.parted or part.untold or part.lone or part.notes
     return not alone and not told and all(_is_same(item) and not item.mistakes for item in part.results)
-
-
-def _equal_step(place: tuple[int, int], part: PlaceResult) -> EqualStep:
-    return EqualStep(
-        *place,
-        len(part.results),
-        sum(1 for item in part.results if item.tensors),
-        sum(1 for item in part.results if item.match.left),
-        sum(1 for item in part.results if item.backward is not None),
-    )

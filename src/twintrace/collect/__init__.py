@@ -1,9 +1,15 @@
 """THE NET: what to record, when, where to; turns what a framework reports into lines of a trace.
 
-    session.py     a recording: start, stop, step, save; hears of calls and writes them down
+    session.py     a recording: start, stop, step, save, close
+    calls.py       hears of calls from a framework, decides which are wanted, writes them down
+    journals.py    the journal of the present step, and what goes wrong with it
+    numbering.py   numbers of calls, stacks, configurations          plans.py     steps that repeat an earlier one
+    alarms.py      values that are watched: not finite (watching.py), or not those of another run (lockstep.py)
+    activity.py    why a record is empty
     models.py      which models, and whose they are
     selection.py   which steps, ranks, names, ranges
-    observer.py    a number for each tensor value that was seen; reads it once
+    observer.py    a number for each tensor value that was seen, and recognised again
+    tensor_lines.py     reads it once, and writes its line
     flatten.py     takes the tensors out of nested arguments
     stacks.py      where in the user's own files a call was made
     configurations.py   what modules are set to             complaints.py   what goes wrong, told once

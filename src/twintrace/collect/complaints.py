@@ -2,7 +2,6 @@
 
 complaints = Complaints(strict=False)
 complaints.tell("payload: the disk is full", key="payload")     a warning; the second time nothing
-text_of(error)                                                  "ValueError: …", whatever the error's own text does
 """
 
 from __future__ import annotations
@@ -50,11 +49,3 @@ def _frames_of_ours() -> int:
     while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
         level, frame = level + 1, frame.f_back
     return level
-
-
-def text_of(error: BaseException) -> str:
-    """`ValueError: …`, whatever the error's own text does."""
-    try:
-        return f"{type(error).__name__}: {error}"[:400]
-    except Exception:  # noqa: BLE001 - an error without a text is still an error
-        return type(error).__name__

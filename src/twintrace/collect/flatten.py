@@ -50,14 +50,14 @@ class Flattener:
         self._tensors: set[type] = set()  # classes that are known to be
         self._left = MAX_ITEMS
 
-    def flatten(self, value: Any, slot: str, found: Found, depth: int = 0) -> str:
-        """JSON for `value`; tensors are appended to `found` with their slots."""
+    def flatten(self, value: Any, slot: str, tensors: Found, depth: int = 0) -> str:
+        """JSON for `value`; tensors are appended to `tensors` with their slots."""
         try:
             is_tensor = type(value) in self._tensors or (type(value) not in _PLAIN and self._is_tensor(value))
         except TypeError:  # a class that cannot be hashed
             is_tensor = False
         if is_tensor:
-            found.append((slot, value))
+            tensors.append((slot, value))
             try:
                 return f'{{"$t":{self._observe(value)}}}'
             except Exception as error:
@@ -65,7 +65,7 @@ class Flattener:
         try:
             if depth == 0:
                 self._left = MAX_ITEMS
-            return self._plain(value, slot, found, depth)
+            return self._plain(value, slot, tensors, depth)
         except Unobserved:
             raise
         except Exception as error:  # noqa: BLE001 - a value may do anything when it is looked at; it is said, and that is all
@@ -73,14 +73,14 @@ class Flattener:
 
     def _is_tensor(self, value: Any) -> bool:
         try:
-            found = self._framework.is_tensor(value)
-            if found and value.__class__ is type(value):  # not a proxy, of which another may stand for something else
+            known = self._framework.is_tensor(value)
+            if known and value.__class__ is type(value):  # not a proxy, of which another may stand for something else
                 self._tensors.add(type(value))
         except Exception:  # noqa: BLE001 - what cannot even be asked is none; what it is instead is said later
             return False
-        return found
+        return known
 
-    def _plain(self, value: Any, slot: str, found: Found, depth: int) -> str:
+    def _plain(self, value: Any, slot: str, tensors: Found, depth: int) -> str:
         if value is None:
             return "null"
         kind = type(value)
@@ -93,13 +93,13 @@ class Flattener:
         if kind is str:
             return encode(value if len(value) <= MAX_TEXT else value[:MAX_TEXT] + "…")
         if kind is tuple or kind is list:
-            return self._items(kind.__name__, None, value, slot, found, depth)
+            return self._items(kind.__name__, None, value, slot, tensors, depth)
         if kind is dict:
-            return self._items("dict", [str(key) for key in value], value.values(), slot, found, depth)
-        return self._other(value, slot, found, depth)
+            return self._items("dict", [str(key) for key in value], value.values(), slot, tensors, depth)
+        return self._other(value, slot, tensors, depth)
 
     def _items(
-        self, kind: str, keys: list[str] | None, items: Collection[Any], slot: str, found: Found, depth: int
+        self, kind: str, keys: list[str] | None, items: Collection[Any], slot: str, tensors: Found, depth: int
     ) -> str:
         self._left -= len(items)
         if depth >= MAX_DEPTH or self._left < 0:
@@ -107,11 +107,11 @@ class Flattener:
         names = keys if keys is not None else range(len(items))
         prefix = f"{slot}." if slot else ""
         texts = [
-            self.flatten(item, f"{prefix}{name}", found, depth + 1) for name, item in zip(names, items, strict=True)
+            self.flatten(item, f"{prefix}{name}", tensors, depth + 1) for name, item in zip(names, items, strict=True)
         ]
         return text_nest(kind, keys, texts)
 
-    def _other(self, value: Any, slot: str, found: Found, depth: int) -> str:
+    def _other(self, value: Any, slot: str, tensors: Found, depth: int) -> str:
         """Text of a value that is not of the common types. First match wins; the last resort always matches."""
         if isinstance(value, complex):
             return f'{{"$complex":[{text_float(value.real)},{text_float(value.imag)}]}}'
@@ -121,9 +121,9 @@ class Flattener:
         if token is not None:
             return text_token(*token)
         if isinstance(value, int):
-            return self.flatten(int(value), slot, found, depth)
+            return self.flatten(int(value), slot, tensors, depth)
         if isinstance(value, str):
-            return self.flatten(str(value), slot, found, depth)
+            return self.flatten(str(value), slot, tensors, depth)
         if isinstance(value, float):
             return text_float(float(value))
         if isinstance(value, slice):
@@ -131,19 +131,19 @@ class Flattener:
         if value is Ellipsis:
             return text_token("ellipsis", "...")
         if isinstance(value, tuple) and hasattr(value, "_fields"):
-            return self._items(type(value).__name__, [str(name) for name in value._fields], value, slot, found, depth)
+            return self._items(type(value).__name__, [str(name) for name in value._fields], value, slot, tensors, depth)
         if isinstance(value, Mapping):
             return self._items(
-                type(value).__name__, [str(key) for key in value], list(value.values()), slot, found, depth
+                type(value).__name__, [str(key) for key in value], list(value.values()), slot, tensors, depth
             )
         if isinstance(value, list | tuple):
-            return self._items("list" if isinstance(value, list) else "tuple", None, list(value), slot, found, depth)
+            return self._items("list" if isinstance(value, list) else "tuple", None, list(value), slot, tensors, depth)
         if isinstance(value, set | frozenset):
-            return self._items("set", None, sorted(value, key=str), slot, found, depth)
+            return self._items("set", None, sorted(value, key=str), slot, tensors, depth)
         if dataclasses.is_dataclass(value) and not isinstance(value, type):
             fields = [field.name for field in dataclasses.fields(value) if hasattr(value, field.name)]
             return self._items(
-                type(value).__name__, fields, [getattr(value, name) for name in fields], slot, found, depth
+                type(value).__name__, fields, [getattr(value, name) for name in fields], slot, tensors, depth
             )
         return self._opaque(value)
 

@@ -64,15 +64,15 @@ class _Structure:
         """The same for a copy of the pattern; None where lines of tensors or gradients are others in it."""
         if pattern.base is None:
             return None
-        found = copy.copy(self)
-        found.calls = dict(self.calls)
+        structure = copy.copy(self)
+        structure.calls = dict(self.calls)
         for place, line in pattern.changed.items():
             if any(each.startswith((b'{"k":"tensor"', b'{"k":"grad"')) for each in (line, pattern.base.lines[place])):
                 return None
             text = line.decode("utf-8", "surrogatepass")
             if text.startswith(_CALL):
-                found.calls[_number(text, _CALL)] = text
-        return found
+                structure.calls[_number(text, _CALL)] = text
+        return structure
 
 
 class Lockstep:
@@ -106,19 +106,16 @@ class Lockstep:
         outline = journal.outline() if hasattr(journal, "outline") else None
         if outline is None:
             return f"step {step} of {self.other.path} is damaged or was not closed, so it is not compared"
-        self._step = self._structure(outline.pattern)
-        self._bits = outline.numbers.fingerprints.tobytes().hex()
-        self.compared += 1
-        return ""
-
-    def _structure(self, pattern: Pattern) -> _Structure:
-        """Lines of a pattern. Those with a number or two changed (a learning rate) are made of the one that they are copies of."""
-        base = pattern.base or pattern
+        # Lines of a pattern. Those with a number or two changed (a learning rate) are made of the one that they are copies of.
+        base = outline.pattern.base or outline.pattern
         known = self._known.pop(base.identity, None) or _Structure(base)
         while len(self._known) >= _STRUCTURES:
             del self._known[next(iter(self._known))]
         self._known[base.identity] = known
-        return known if base is pattern else known.changed(pattern) or _Structure(pattern)
+        self._step = known if base is outline.pattern else known.changed(outline.pattern) or _Structure(outline.pattern)
+        self._bits = outline.numbers.fingerprints.tobytes().hex()
+        self.compared += 1
+        return ""
 
     def tensor(self, number: int, head: str, values: str, rest: str) -> None:
         """A tensor's line has been written, in these three parts."""
@@ -211,8 +208,8 @@ def _number(line: str, start: str) -> int:
 
 
 def _line(text: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(text + "}")
-    return found
+    line: dict[str, Any] = json.loads(text + "}")
+    return line
 
 
 def _spec(head: str) -> tuple[Any, ...]:

@@ -26,7 +26,8 @@ from ..store.device_sums import Kinds, columns, finish
 from ..store.folding import HAS_FINGERPRINT, HAS_ORDER, WHOLE_MAX, WHOLE_MIN, Numbers, Pattern
 from ..store.lines import encode
 from .flatten import Flattener, Unobserved
-from .observer import Known, Observer, text_of_numbers
+from .observer import Known, Observer
+from .tensor_lines import text_of_numbers
 
 if TYPE_CHECKING:
     from ..frameworks.protocol import Framework, Open

@@ -1,5 +1,6 @@
-"""Recorders and the process around them: closed when it ends, let go in children that are forked.
+"""Recorders and the process around them: closed when it ends, let go in children that are forked; and its threads.
 
+unseen()            a block whose work is kept out of every recording
 adopt(session)      closed at exit, whatever the user forgets; a forked child lets go of it
 release(session)    it is closed: nothing of that any more
 uninterrupted()     a block that is run whole, whatever signal comes in between
@@ -16,6 +17,26 @@ import weakref
 from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any, Protocol
+
+
+class _Busy(threading.local):
+    """True while this thread is inside a recorder. One for all sessions: what one recorder does is not another's business."""
+
+    busy = False
+
+
+HERE = _Busy()
+
+
+@contextlib.contextmanager
+def unseen() -> Iterator[None]:
+    """Keeps the work of this thread out of every recording."""
+    before = HERE.busy
+    try:
+        HERE.busy = True
+        yield
+    finally:
+        HERE.busy = before
 
 
 class Adopted(Protocol):
@@ -89,14 +110,14 @@ def uninterrupted() -> Iterator[None]:
 
 def _handlers() -> dict[int, Handler]:
     """Each signal that has a handler in Python. Nothing where this interpreter may not set any (it is not the process's first)."""
-    found: dict[int, Handler] = {}
+    handlers: dict[int, Handler] = {}
     for number in signal.valid_signals():
         handler = signal.getsignal(number)
         if callable(handler):
-            found[number] = handler
+            handlers[number] = handler
     try:
-        for first in [*found][:1]:
-            signal.signal(first, found[first])
+        for first in [*handlers][:1]:
+            signal.signal(first, handlers[first])
     except ValueError:
         return {}
-    return found
+    return handlers

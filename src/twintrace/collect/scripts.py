@@ -87,11 +87,11 @@ def _in_a_process(place: Path, script: str, arguments: Sequence[str], *, hash_se
             f"{script}: the process {'with' if chosen['recording'] else 'without'} recording ended with code {done.returncode} "
             f"before it could be compared. Its own messages are above."
         )
-    found = json.loads(result.read_text())
+    outcome = json.loads(result.read_text())
     result.unlink()
     run = _run_of(chosen)
-    run.values, run.calls, run.raised = found["values"], found["calls"], found["raised"]
-    run.used = set(found["used"])
+    run.values, run.calls, run.raised = outcome["values"], outcome["calls"], outcome["raised"]
+    run.used = set(outcome["used"])
     return run
 
 
@@ -144,31 +144,31 @@ def _records_itself(source: str) -> bool:
 
 def _imported(script: Path) -> set[str]:
     """The packages that a script imports, itself or through the files beside it."""
-    found: set[str] = set()
+    packages_of_all: set[str] = set()
     pending, seen = [script], {script}
     while pending:
         try:
             packages = _packages(pending.pop().read_text(encoding="utf-8"))
         except (OSError, SyntaxError, ValueError):
             continue  # it will say so itself when it runs
-        found |= packages
+        packages_of_all |= packages
         for name in packages:
             for file in (script.parent / f"{name}.py", *sorted((script.parent / name).glob("**/*.py"))):
                 if file.is_file() and file not in seen:
                     seen.add(file)
                     pending.append(file)
-    return found
+    return packages_of_all
 
 
 def _packages(source: str) -> set[str]:
     """The first part of every name that is imported, wherever in the file."""
-    found: set[str] = set()
+    packages: set[str] = set()
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
-            found |= {alias.name.split(".")[0] for alias in node.names}
+            packages |= {alias.name.split(".")[0] for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            found.add(node.module.split(".")[0])
-    return found
+            packages.add(node.module.split(".")[0])
+    return packages
 
 
 if __name__ == "__main__":

@@ -126,18 +126,18 @@ class Sieve:
 
     def without_effect(self) -> list[str]:
         """Sentences about conditions that nothing has met: a name that is misspelt selects less than was meant, or more."""
-        found = []
+        sentences = []
         if self._selection.between:
             for end, path in zip(("begins", "ends"), self._selection.between, strict=True):
                 if path not in self._met:
                     effect = (
                         "nothing is in the range" if end == "begins" else "the range goes on to the end of the step"
                     )
-                    found.append(f"between: no module {path!r} was called, with which the range {end}: {effect}")
+                    sentences.append(f"between: no module {path!r} was called, with which the range {end}: {effect}")
         idle = [name for i, name in enumerate(self._selection.names or ()) if i not in self._fitted]
         if idle:
-            found.append(f"names: no call fits {', '.join(map(repr, idle))}")
-        return found
+            sentences.append(f"names: no call fits {', '.join(map(repr, idle))}")
+        return sentences
 
 
 def _numbers(field: str, numbers: object) -> frozenset[int] | None:
@@ -145,24 +145,24 @@ def _numbers(field: str, numbers: object) -> frozenset[int] | None:
     if numbers is None:
         return None
     try:
-        found: frozenset[Any] = frozenset(numbers)  # type: ignore[call-overload]  # what cannot be iterated is told
+        given: frozenset[Any] = frozenset(numbers)  # type: ignore[call-overload]  # what cannot be iterated is told
     except TypeError:
-        found = frozenset(("",))
-    if isinstance(numbers, str) or not all(isinstance(n, int) and not isinstance(n, bool) and n >= 0 for n in found):
+        given = frozenset(("",))
+    if isinstance(numbers, str) or not all(isinstance(n, int) and not isinstance(n, bool) and n >= 0 for n in given):
         raise UsageError(f"{field}: expected a collection of numbers, got {numbers!r}.")
-    return found
+    return given
 
 
 def _patterns(names: object) -> tuple[str, ...]:
     if isinstance(names, str):
         raise UsageError(f"names: expected a list of patterns, got one string. Write names=[{names!r}].")
     try:
-        found: tuple[Any, ...] = tuple(names)  # type: ignore[arg-type]  # as above
+        patterns: tuple[Any, ...] = tuple(names)  # type: ignore[arg-type]  # as above
     except TypeError:
-        found = ()
-    if not found or not all(isinstance(name, str) for name in found):
+        patterns = ()
+    if not patterns or not all(isinstance(name, str) for name in patterns):
         raise UsageError(f"names: expected a list of patterns, got {names!r}.")
-    return found
+    return patterns
 
 
 def _compile(pattern: str) -> re.Pattern[str]:

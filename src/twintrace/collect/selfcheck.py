@@ -165,23 +165,20 @@ class Run:
 
 
 class _Counted(Session):
-    """A recorder that says how much it recorded."""
+    """A recorder that says how much it recorded.
 
+    It tells nothing: values that cannot be kept do not change the run, and the answer says how much was recorded.
+    """
+
+    _tells = False
     on_close: Callable[[], None]
 
     def __init__(self, run: Run, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._run = run
 
-    def _tell_gaps(self) -> None:
-        """Tells nothing: values that cannot be kept do not change the run."""
-        self._gaps.clear()
-
-    def _tell_silence(self) -> None:
-        """The answer of the self-check says how much was recorded."""
-
     def close(self) -> None:
-        if not self._closed:
+        if not self._journals.closed:
             super().close()
             self._run.calls += self.total_calls
             self.on_close()
@@ -213,10 +210,15 @@ def selfcheck(step: Callable[..., Any], *, level: str | None = None, keep: str |
         raise UsageError(f"selfcheck: expected a function, got {step!r}.")
     chosen = (choose(Level, "level", level) if level else None, choose(Keep, "keep", keep) if keep else None)
 
+    takes_argument = any(
+        p.default is p.empty and p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
+        for p in inspect.signature(step).parameters.values()
+    )
+
     def run(recording: bool) -> Run:
-        found = Run(recording=recording, level=chosen[0], keep=chosen[1])
-        found((lambda: step(found.record)) if _takes_argument(step) else step)
-        return found
+        once = Run(recording=recording, level=chosen[0], keep=chosen[1])
+        once((lambda: step(once.record)) if takes_argument else step)
+        return once
 
     return judge(run(False), run(False), run(True))
 
@@ -252,13 +254,6 @@ def choose(kinds: Any, name: str, value: object) -> Any:
         raise UsageError(f"{name}: expected one of {expected}, got {value!r}.") from None
 
 
-def _takes_argument(step: Callable[..., Any]) -> bool:
-    return any(
-        p.default is p.empty and p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
-        for p in inspect.signature(step).parameters.values()
-    )
-
-
 def _fingerprints(value: Any, name: str, depth: int = 0) -> Iterator[tuple[str, str]]:
     """`(name, text)` for every number, array, tensor and module below `value`; equal texts mean equal bits."""
     workshop = registry.framework_of(value)
@@ -279,11 +274,11 @@ def _fingerprints(value: Any, name: str, depth: int = 0) -> Iterator[tuple[str, 
 
 
 def _tensor_text(workshop: Framework, tensor: Any) -> str:
-    found = workshop.look(tensor)
+    look = workshop.look(tensor)
     try:
-        parts = [fingerprint(workshop.host(part)) for part in found.parts.values()] or [
+        parts = [fingerprint(workshop.host(part)) for part in look.parts.values()] or [
             fingerprint(workshop.host(tensor))
         ]
     except Unreadable as error:
         parts = [str(error)]
-    return f"{found.dtype}{list(found.shape)} {' '.join(parts)}"
+    return f"{look.dtype}{list(look.shape)} {' '.join(parts)}"

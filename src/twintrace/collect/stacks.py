@@ -26,11 +26,6 @@ MAX_TEXTS = 10_000
 _NO, _YES, _LAST = 0, 1, 2
 
 
-def _is_script(frame: FrameType) -> bool:
-    """Is this the script itself? What lies below has started it: a launcher, a notebook's server."""
-    return frame.f_code.co_name == "<module>" and frame.f_globals.get("__name__") == "__main__"
-
-
 class Stacks:
     """Numbers the stacks of one journal."""
 
@@ -99,7 +94,9 @@ class Stacks:
         file = code.co_filename
         inside_library = file.startswith(self._library) and not file.startswith(self._site)
         inner = inside_library or file.startswith((*self._own, "<frozen"))
-        wanted = _NO if inner else _LAST if _is_script(frame) else _YES
+        # The script itself: what lies below has started it, a launcher or a notebook's server.
+        last = code.co_name == "<module>" and frame.f_globals.get("__name__") == "__main__"
+        wanted = _NO if inner else _LAST if last else _YES
         self._codes.append(code)
         self._kept[id(code)] = wanted
         return wanted

@@ -56,12 +56,12 @@ class NonfiniteWatch:
 
     def fresh(self, since: int) -> list[int]:
         """Tensors that are not finite among those numbered since then."""
-        found = []
+        numbers = []
         for number in reversed(self.counts):
             if number < since:
                 break
-            found.append(number)
-        return found
+            numbers.append(number)
+        return numbers
 
     def is_origin(self, text: str, fresh: Sequence[int]) -> bool:
         """Did a call make something of a new kind: NaN without NaN before it, or infinities where nothing came in?
@@ -108,7 +108,7 @@ class NonfiniteWatch:
 
 def numbers_in(text: str) -> list[int]:
     """Numbers of the tensors that a call's line, or a part of it, names."""
-    found: list[int] = []
+    numbers: list[int] = []
     for single, several in _NUMBER.findall(text):
-        found += [int(single)] if single else [int(item) for item in re.findall(r":(\d+)", several)]
-    return found
+        numbers += [int(single)] if single else [int(item) for item in re.findall(r":(\d+)", several)]
+    return numbers

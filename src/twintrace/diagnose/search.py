@@ -11,6 +11,7 @@ from ..model.records import Call
 from ..model.sites import Kind, Phase
 from ..model.tensors import LARGEST, Tensor
 from ..model.values import leaves, tensor_slots
+from ..model.words import dotted
 from ..operations import Operand
 from ..store.trace import Journal, Trace
 from .backward import cause_of_gradient
@@ -260,7 +261,7 @@ class _Search:
     def _of_weights(self, flow: Flow, suspect: Suspect) -> Cause:
         """Weights that were loaded so, or that became so between two steps."""
         names = {
-            number: ".".join(filter(None, (call.site.name, name)))
+            number: dotted(call.site.name, name)
             for call in flow.calls
             for name, number in (*call.parameters.items(), *call.buffers.items())
         }

@@ -84,11 +84,11 @@ class _Shared(caching._CacheLocator):  # type: ignore[misc]
     @classmethod
     def from_function(cls, function, file):
         try:
-            found = cls(function, file)
-            found.ensure_cache_path()
+            place = cls(function, file)
+            place.ensure_cache_path()
         except OSError:  # no sources, as in an archive, or not writable: the next of numba's own places
             return None
-        return found
+        return place
 
 
 class _Places(caching.CompileResultCacheImpl):  # type: ignore[misc]
@@ -110,15 +110,15 @@ def state_of(file: Path) -> str:
 
 def _imported(file: Path) -> set[Path]:
     """The files of a module and of those that it imports relative to itself, and they in turn."""
-    found, pending = set(), [file]
+    files, pending = set(), [file]
     while pending:
         module = pending.pop()
-        if module not in found:
-            found.add(module)
+        if module not in files:
+            files.add(module)
             for node in ast.walk(ast.parse(module.read_bytes())):
                 if isinstance(node, ast.ImportFrom) and node.level:
                     pending.extend(_files(module, node))
-    return found
+    return files
 
 
 def _files(module: Path, node: ast.ImportFrom) -> list[Path]:

@@ -16,7 +16,7 @@ from ..model.pairs import Declared, Side
 from ..model.records import Call, Damage, Gradient, Header, Note
 from ..model.sites import Kind, Phase
 from ..model.tensors import Spec, Tensor
-from ..model.values import Nest, TensorRef, Token, Value
+from ..model.values import TensorRef, Token, Value, mapped
 from ..operations.sides import inputs_of, outputs_of
 from ..store.digest import fingerprint
 from ..store.trace import Journal
@@ -91,17 +91,15 @@ class WholeJournal:
         if numbers <= self._inference.placed.keys():
             return call
 
-        def told(value: Value) -> Value:
-            if isinstance(value, Nest):
-                return Nest(value.kind, tuple((key, told(item)) for key, item in value.items))
-            alone = isinstance(value, TensorRef) and value.id not in self._inference.placed
-            return Token(DIFFERENT, "a tensor of each rank") if alone else value
+        def told(leaf: Value, slot: str) -> Value:
+            alone = isinstance(leaf, TensorRef) and leaf.id not in self._inference.placed
+            return Token(DIFFERENT, "a tensor of each rank") if alone else leaf
 
         return replace(
             call,
-            args=tuple(map(told, call.args)),
-            kwargs={name: told(value) for name, value in call.kwargs.items()},
-            output=told(call.output),
+            args=tuple(mapped(value, told) for value in call.args),
+            kwargs={name: mapped(value, told) for name, value in call.kwargs.items()},
+            output=mapped(call.output, told),
         )
 
 
@@ -201,7 +199,7 @@ def assemble(
     inference = Inference(journals, merged, mesh, references, leaves, losses, known, declared, strange)
     inference.run()
     ranks = [journal.header.rank for journal in journals]
-    found = findings_of(inference, merged, ranks, micro)
+    findings = findings_of(inference, merged, ranks, micro)
     unmerged = [
         f"only rank{'' if len(positions) == 1 else 's'} {', '.join(str(ranks[place]) for place in positions[:6])} "
         f"{'calls' if len(positions) == 1 else 'call'} {call.site.name}{f' in {call.site.path}' if call.site.path else ''}"
@@ -215,7 +213,7 @@ def assemble(
     told.update(gradient.tensor for call in journal.calls() for gradient in call.gradients)
     return Assembled(
         journal,
-        tuple(found),
+        tuple(findings),
         mesh,
         inference.placed,
         {number: why for number, why in inference.unplaced.items() if number in told},
@@ -239,10 +237,10 @@ def assemble(
 def _mesh(count: int, groups: Collection[Sequence[int]], declared: Declared | None) -> Mesh:
     if declared is None or not declared.mesh:
         return mesh_of(count, groups)
-    found = Mesh(declared.mesh)
-    if found.size != count:
-        raise UsageError(f"placements: a mesh of {found} has {found.size} ranks, and the run has {count}.")
-    return found
+    mesh = Mesh(declared.mesh)
+    if mesh.size != count:
+        raise UsageError(f"placements: a mesh of {mesh} has {mesh.size} ranks, and the run has {count}.")
+    return mesh
 
 
 def leaves_of_ranks(journals: Sequence[Journal]) -> set[tuple[Spec, str | None]]:
@@ -256,7 +254,7 @@ def leaves_of_ranks(journals: Sequence[Journal]) -> set[tuple[Spec, str | None]]
         own = inputs_of(call).values()
         taken.update(dict.fromkeys(own))
         made |= set(outputs_of(call).values()) - set(own)
-    found: set[tuple[Spec, str | None]] = set()
+    known: set[tuple[Spec, str | None]] = set()
     for group in taken:
         arrays = None if group in made else wholes.arrays(group)
         if arrays is None:
@@ -265,15 +263,18 @@ def leaves_of_ranks(journals: Sequence[Journal]) -> set[tuple[Spec, str | None]]
         for parts, shape in sharded(wholes, group):
             if all((item == REPLICATE) == copy for item, copy in zip(parts, copies, strict=True)):
                 spec = Spec(wholes.ranks_of(group)[0].spec.dtype, shape)
-                found.add((spec, fingerprint(put_together(arrays, spec, mesh, parts))))
-    return found
+                known.add((spec, fingerprint(put_together(arrays, spec, mesh, parts))))
+    return known
 
 
 def _not_seen_reduced(inference: Inference, merged: Merged) -> Iterator[str]:
     """Gradients of which each rank has a part, where nothing that was recorded adds them up and no update shows what was done."""
     reduced = any(call.site.phase is Phase.UPDATE or call.site.type in _REDUCES_UNSEEN for call in merged.calls)
     collected = {
-        number for call in merged.calls if (found := collective_of(call, inference.mesh)) for number in found.taken
+        number
+        for call in merged.calls
+        if (collective := collective_of(call, inference.mesh))
+        for number in collective.taken
     }
     parts = [
         gradient.slot
@@ -295,9 +296,9 @@ def _raw(journals: Sequence[Journal], merged: Merged) -> Side:
     """The merged calls with the first rank's tensors, by the numbers of their groups; bits only where all ranks have them."""
 
     def tensor(number: int) -> Tensor:
-        found = [journals[place if place >= 0 else ~place].tensor(item) for place, item in merged.groups[number]]
-        same = len({(item.fingerprint, item.spec) for item in found}) == 1
-        first = replace(found[0], id=number, parts={}, payload=None)
+        tensors = [journals[place if place >= 0 else ~place].tensor(item) for place, item in merged.groups[number]]
+        same = len({(item.fingerprint, item.spec) for item in tensors}) == 1
+        first = replace(tensors[0], id=number, parts={}, payload=None)
         return first if same else replace(first, fingerprint=None, statistics=None)
 
     return Side(journals[0].header.framework, merged.calls, tensor, tuple(merged.gradients))

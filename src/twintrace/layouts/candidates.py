@@ -28,13 +28,13 @@ _BLOCKS = 64
 def sharded(wholes: Wholes, group: int) -> list[tuple[Placements, tuple[int, ...]]]:
     """Copies and pieces that the tensors may be, along each axis of the mesh, and the shapes of the wholes."""
     shapes = wholes.shapes(group)
-    found = []
+    candidates = []
     for axes in itertools.product((None, *range(len(shapes[0]))), repeat=len(wholes.mesh.shape)):
         parts = tuple(REPLICATE if axis is None else shard(axis) for axis in axes)
         shape = whole_shape(shapes, wholes.mesh, parts)
         if shape is not None:
-            found.append((parts, shape))
-    return found
+            candidates.append((parts, shape))
+    return candidates
 
 
 def possible_shapes(wholes: Wholes, group: int) -> list[tuple[int, ...]]:
@@ -81,15 +81,15 @@ def in_blocks(
     if len(lengths) > 1:  # blocks are cut evenly
         return None
     local = lengths.pop()
-    best, found = plain, None
+    best, nearest = plain, None
     for blocks in range(2, min(local, _BLOCKS) + 1):
         if local % blocks:
             continue
         tried = tuple(shard(item.axis, blocks) if axis in axes else other for axis, other in enumerate(parts))
         apart = distance(wholes, group, tried, reference)
         if apart is not None and apart * _CLOSER < best:
-            best, found = apart, tried
-    return found if best <= NEAR else None
+            best, nearest = apart, tried
+    return nearest if best <= NEAR else None
 
 
 def order_of(wholes: Wholes, group: int, parts: Placements, reference: Callable[[], Any]) -> tuple[int, ...]:
@@ -99,11 +99,11 @@ def order_of(wholes: Wholes, group: int, parts: Placements, reference: Callable[
     if arrays is None or pieces is None:
         return ()
     dtype = wholes.ranks_of(group)[0].spec.dtype
-    found: list[int] = []
+    order: list[int] = []
     for array in arrays:
         values = as_float(array, dtype)
         same = [place for place, piece in enumerate(pieces) if np.array_equal(values, piece)]
         if not same:
             return ()
-        found.append(len(found) if len(found) in same else same[0])
-    return tuple(found) if found != list(range(len(found))) else ()
+        order.append(len(order) if len(order) in same else same[0])
+    return tuple(order) if order != list(range(len(order))) else ()

@@ -92,9 +92,9 @@ def groups_of(call: Call) -> list[list[int]]:
 
 
 def _axes(call: Call, mesh: Mesh) -> tuple[int, ...] | None:
-    found = {mesh.axes_of(ranks) for ranks in groups_of(call)}  # as a rule the rows of a mesh
-    if found:
-        return found.pop() if len(found) == 1 else None
+    axes = {mesh.axes_of(ranks) for ranks in groups_of(call)}  # as a rule the rows of a mesh
+    if axes:
+        return axes.pop() if len(axes) == 1 else None
     tokens = [value for value in (*call.args, *call.kwargs.values()) if isinstance(value, Token)]
     unknown = any(
         (token.kind == "opaque" and "ProcessGroup" in token.text) or (token.kind == "ranks" and "," in token.text)
@@ -116,11 +116,11 @@ def splits_of(ranks: Sequence[Call], index: int, lengths: Sequence[int]) -> tupl
         index: of the rank that gets them.
         lengths: rows that each rank gives.
     """
-    found = []
+    splits = []
     for which, (call, length) in enumerate(zip(ranks, lengths, strict=True)):
         sizes = _split_sizes(call) or [length // len(ranks)] * len(ranks)
-        found.append((which, sum(sizes[:index]), sizes[index]))
-    return tuple(found)
+        splits.append((which, sum(sizes[:index]), sizes[index]))
+    return tuple(splits)
 
 
 def _split_sizes(call: Call) -> list[int]:
@@ -140,22 +140,26 @@ def _operation(call: Call) -> str:
 
 
 def as_function(
-    found: Collective, placements: Callable[[int], Placements | None], factor: Callable[[int], float], mesh: Mesh
+    collective: Collective, placements: Callable[[int], Placements | None], factor: Callable[[int], float], mesh: Mesh
 ) -> Call:
     """The merged call with its meaning for the whole among its arguments, under `whole`; as it was where it has none."""
-    told = _function(found, placements, mesh)
+    told = _function(collective, placements, mesh)
     verb, _, number = (told or "").partition(" ")
     if told is not None and verb == "times":
-        told = f"times {float(number) * factor(found.made[0]) / factor(found.taken[0])!r}"
+        told = f"times {float(number) * factor(collective.made[0]) / factor(collective.taken[0])!r}"
     if told is None:
         return replace(
-            found.call, mutates=(), after={}, output=_listed(found.made), kwargs={**found.call.kwargs, "whole": None}
+            collective.call,
+            mutates=(),
+            after={},
+            output=_listed(collective.made),
+            kwargs={**collective.call.kwargs, "whole": None},
         )
     return replace(
-        found.call,
-        args=tuple(TensorRef(number) for number in found.taken),
+        collective.call,
+        args=tuple(TensorRef(number) for number in collective.taken),
         kwargs={"whole": told},
-        output=_listed(found.made),
+        output=_listed(collective.made),
         mutates=(),
         after={},
     )
@@ -167,41 +171,41 @@ def _listed(numbers: tuple[int, ...]) -> Value:
     return Nest("list", tuple((str(place), TensorRef(number)) for place, number in enumerate(numbers)))
 
 
-def _function(found: Collective, placements: Callable[[int], Placements | None], mesh: Mesh) -> str | None:
-    if found.axes is None or not found.taken or not found.made:
+def _function(collective: Collective, placements: Callable[[int], Placements | None], mesh: Mesh) -> str | None:
+    if collective.axes is None or not collective.taken or not collective.made:
         return None
     ranks = 1
-    for axis in found.axes:
+    for axis in collective.axes:
         ranks *= mesh.shape[axis]
-    before, after = placements(found.taken[0]), placements(found.made[0])
+    before, after = placements(collective.taken[0]), placements(collective.made[0])
     if before is None or after is None:
         return None
-    along = {before[axis].part for axis in found.axes}, {after[axis].part for axis in found.axes}
+    along = {before[axis].part for axis in collective.axes}, {after[axis].part for axis in collective.axes}
     if len(along[0]) > 1 or len(along[1]) > 1:
         return None
     one, two = along[0].pop(), along[1].pop()
-    others = [axis for axis in range(len(mesh.shape)) if axis not in found.axes]
+    others = [axis for axis in range(len(mesh.shape)) if axis not in collective.axes]
     if any(before[axis] != after[axis] for axis in others):
         return None
-    if found.name == "all_reduce" and two is Part.REPLICATE:
+    if collective.name == "all_reduce" and two is Part.REPLICATE:
         factors = {
             ("SUM", Part.SUM): 1.0, ("SUM", Part.MEAN): float(ranks), ("SUM", Part.REPLICATE): float(ranks),
             ("AVG", Part.SUM): 1.0 / ranks, ("AVG", Part.MEAN): 1.0, ("AVG", Part.REPLICATE): 1.0,
             ("MAX", Part.REPLICATE): 1.0, ("MIN", Part.REPLICATE): 1.0,
         }  # fmt: skip
-        factor = factors.get((found.operation, one))
+        factor = factors.get((collective.operation, one))
         return None if factor is None else f"times {factor!r}"
-    if found.name in ("all_gather_into_tensor", "all_gather_single") and two is Part.REPLICATE:
+    if collective.name in ("all_gather_into_tensor", "all_gather_single") and two is Part.REPLICATE:
         # Along several axes of the mesh the ranks lie in their order, row by row, and so do the pieces.
-        return "times 1.0" if one is Part.SHARD and all(before[axis] == shard(0) for axis in found.axes) else None
-    if found.name == "all_gather" and two is Part.REPLICATE and one is Part.SHARD and len(found.axes) == 1:
-        return f"pieces {len(found.made)} along {before[found.axes[0]].axis}"
-    if found.name in ("reduce_scatter_tensor", "reduce_scatter_single") and two is Part.SHARD:
+        return "times 1.0" if one is Part.SHARD and all(before[axis] == shard(0) for axis in collective.axes) else None
+    if collective.name == "all_gather" and two is Part.REPLICATE and one is Part.SHARD and len(collective.axes) == 1:
+        return f"pieces {len(collective.made)} along {before[collective.axes[0]].axis}"
+    if collective.name in ("reduce_scatter_tensor", "reduce_scatter_single") and two is Part.SHARD:
         scaled = {Part.SUM: 1.0, Part.MEAN: float(ranks), Part.REPLICATE: float(ranks)}.get(one)
-        ordered = all(after[axis] == shard(0) for axis in found.axes)
-        if scaled is None or not ordered or found.operation not in ("SUM", "AVG"):
+        ordered = all(after[axis] == shard(0) for axis in collective.axes)
+        if scaled is None or not ordered or collective.operation not in ("SUM", "AVG"):
             return None
-        return f"times {scaled / ranks if found.operation == 'AVG' else scaled!r}"
-    if found.name == "broadcast" and one is two is Part.REPLICATE:
+        return f"times {scaled / ranks if collective.operation == 'AVG' else scaled!r}"
+    if collective.name == "broadcast" and one is two is Part.REPLICATE:
         return "times 1.0"
     return None

@@ -13,7 +13,7 @@ import numpy as np
 
 from ..model.records import Call
 from ..model.tensors import Spec
-from ..model.values import Nest, Value
+from ..model.values import Value, leaves, mapped
 from ..operations.sides import inputs_of, outputs_of
 from .candidates import NEAR, distance, possible_shapes, sharded
 from .placements import Array
@@ -75,23 +75,23 @@ def _are_pieces(wholes: Wholes, results: Mapping[int, Array]) -> bool:
 
 def _with_whole_sizes(wholes: Wholes, call: Call) -> list[Call]:
     """The call, then with one whole number among its arguments times the length of an axis of the mesh."""
-    found = [call]
+    calls = [call]
     lengths = sorted({length for length in (*wholes.mesh.shape, wholes.mesh.size) if length > 1})
 
-    def changed(value: Value, wanted: int, factor: int, count: list[int]) -> Value:
-        if isinstance(value, Nest):
-            return Nest(value.kind, tuple((key, changed(item, wanted, factor, count)) for key, item in value.items))
-        if isinstance(value, int) and not isinstance(value, bool) and value > 0:
-            count[0] += 1
-            return value * factor if count[0] - 1 == wanted else value
-        return value
+    positional = [(str(place), value) for place, value in enumerate(call.args)]
+    named = [(f"kw.{name}", value) for name, value in call.kwargs.items()]
+    sizes = [
+        slot
+        for start, value in (*positional, *named)
+        for slot, leaf in leaves(value, start)
+        if isinstance(leaf, int) and not isinstance(leaf, bool) and leaf > 0
+    ]
+    for size, factor in itertools.product(sizes[:_SIZES], lengths):
 
-    numbers = [0]
-    for value in (*call.args, *call.kwargs.values()):
-        changed(value, -1, 1, numbers)
-    for place, factor in itertools.product(range(min(numbers[0], _SIZES)), lengths):
-        count = [0]
-        args = tuple(changed(value, place, factor, count) for value in call.args)
-        kwargs = {name: changed(value, place, factor, count) for name, value in call.kwargs.items()}
-        found.append(replace(call, args=args, kwargs=kwargs))
-    return found
+        def changed(leaf: Value, slot: str, size: str = size, factor: int = factor) -> Value:
+            return leaf * factor if slot == size and isinstance(leaf, int) else leaf
+
+        args = tuple(mapped(value, changed, start) for start, value in positional)
+        kwargs = {start.removeprefix("kw."): mapped(value, changed, start) for start, value in named}
+        calls.append(replace(call, args=args, kwargs=kwargs))
+    return calls

@@ -18,6 +18,7 @@ from ..model.sites import Phase
 from ..model.tensors import UNITS, Spec
 from ..model.values import TensorRef, tensor_slots
 from ..model.values import leaves as leaves_of
+from ..model.words import dotted
 from ..operations.sides import inputs_of, outputs_of
 from .collectives import COLLECTING, Collective, as_function, collective_of
 from .merging import Member, renumbered, renumbered_call
@@ -63,9 +64,9 @@ class Inference(Placing):
         for call in calls:
             if call.site.phase is Phase.UPDATE:
                 self._place_update(call)
-            found = collective_of(call, self.mesh)
-            if found is not None:
-                self.calls[call.id] = as_function(found, self.placements, self.factor, self.mesh)
+            collective = collective_of(call, self.mesh)
+            if collective is not None:
+                self.calls[call.id] = as_function(collective, self.placements, self.factor, self.mesh)
         self._leave_out_backward(calls)
         self._leave_out_joined(calls)
         for number in self._dropped:
@@ -164,9 +165,7 @@ class Inference(Placing):
             if not self.ranks_of(number)[0].spec.shape
         }
         self._names = {
-            ".".join(filter(None, (call.site.name, name))): number
-            for call in reversed(calls)
-            for name, number in call.parameters.items()
+            dotted(call.site.name, name): number for call in reversed(calls) for name, number in call.parameters.items()
         }
         for gradient in self.merged.gradients:
             if gradient.slot in self._names:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from ..model.records import Call, Gradient, is_kept
-from ..model.values import Nest, TensorRef, Token, Value, leaves, tensor_slots
+from ..model.values import Nest, TensorRef, Token, Value, leaves, mapped, tensor_slots
 from ..operations.sides import inputs_of
 from ..store.trace import Journal
 from .meshes import Mesh
@@ -70,7 +70,7 @@ class Stage:
 
 def stages_of(mesh: Mesh, stages: Sequence[int]) -> list[Stage]:
     """Stages by the number of each position's; of the positions of a stage, the one in the most similar place of the mesh lends."""
-    found = []
+    ordered = []
     for number in sorted(set(stages)):
         places = tuple(place for place, stage in enumerate(stages) if stage == number)
 
@@ -79,8 +79,8 @@ def stages_of(mesh: Mesh, stages: Sequence[int]) -> list[Stage]:
             return sum(one != two for one, two in zip(here, there, strict=True)), other
 
         lenders = tuple(min(places, key=lambda other: unlike(place, other)) for place in range(mesh.size))
-        found.append(Stage(places, lenders))
-    return found
+        ordered.append(Stage(places, lenders))
+    return ordered
 
 
 def merge(journals: Sequence[Journal], mesh: Mesh, stages: Sequence[int] = ()) -> Merged:
@@ -94,13 +94,13 @@ def merge(journals: Sequence[Journal], mesh: Mesh, stages: Sequence[int] = ()) -
     by_address = [_by_address(journal) for journal in journals]
     whole = stages_of(mesh, stages or [0] * len(journals))
     span = 1 + max((call.id for calls in by_address for call in calls.values()), default=0)
-    found, shaped = Merged(), []
+    of_ranks, shaped = Merged(), []
     groups: dict[Group, None] = {}
     gradients: list[tuple[Gradient, Group]] = []
     for number, stage in enumerate(whole):
         clock = _Clock([by_address[place] for place in stage.places], number, len(whole))
-        shaped += _merge_stage(by_address, stage, found, clock, number * span)
-        found.lone_gradients += _lone_gradients(journals, stage)
+        shaped += _merge_stage(by_address, stage, of_ranks, clock, number * span)
+        of_ranks.lone_gradients += _lone_gradients(journals, stage)
         gradients += [
             (clock.of_gradient(gradient), group)
             for gradient, group in _parameter_gradients([journals[place] for place in stage.places], stage)
@@ -108,23 +108,23 @@ def merge(journals: Sequence[Journal], mesh: Mesh, stages: Sequence[int] = ()) -
     for _, ranks, stage, _ in shaped:
         groups.update(dict.fromkeys(_groups_of(ranks, stage)))
     groups.update(dict.fromkeys(group for _, group in gradients))
-    found.groups = sorted(groups)
-    numbers = found.numbers()
+    of_ranks.groups = sorted(groups)
+    numbers = of_ranks.numbers()
     for call, ranks, stage, clock in shaped:
         merged = _merged(call, ranks, stage, numbers, clock)
-        found.calls.append(merged)
-        found.members[merged.id] = tuple(ranks)
-        found.places[merged.id] = stage.places
-    found.calls.sort(key=lambda call: call.id)
-    found.gradients = [replace(gradient, tensor=numbers[group]) for gradient, group in gradients]
-    return found
+        of_ranks.calls.append(merged)
+        of_ranks.members[merged.id] = tuple(ranks)
+        of_ranks.places[merged.id] = stage.places
+    of_ranks.calls.sort(key=lambda call: call.id)
+    of_ranks.gradients = [replace(gradient, tensor=numbers[group]) for gradient, group in gradients]
+    return of_ranks
 
 
 _Shaped = tuple[Call, list[Call], Stage, "_Clock"]
 
 
 def _merge_stage(
-    by_address: Sequence[Mapping[Address, Call]], stage: Stage, found: Merged, clock: _Clock, offset: int
+    by_address: Sequence[Mapping[Address, Call]], stage: Stage, merged: Merged, clock: _Clock, offset: int
 ) -> list[_Shaped]:
     """Corresponding calls of one stage, the first rank's with ids and parents that no other stage has."""
     seen: dict[Address, list[int]] = {}
@@ -133,7 +133,7 @@ def _merge_stage(
             seen.setdefault(address, []).append(place)
     for address, places in seen.items():
         if len(places) < len(stage.places):
-            found.lone.append((by_address[places[0]][address], tuple(places)))
+            merged.lone.append((by_address[places[0]][address], tuple(places)))
     first = by_address[stage.places[0]]
     together = {
         call.id: (call, [by_address[place][address] for place in stage.places])
@@ -145,7 +145,7 @@ def _merge_stage(
     for call, ranks in together.values():
         differs = _shapes_differ(ranks)
         if differs:
-            found.untaken.append((call, differs))
+            merged.untaken.append((call, differs))
             continue
         parent = call.parent
         while parent is not None and parent not in together:
@@ -197,7 +197,7 @@ def _without_sending(calls: Sequence[Call]) -> list[Call]:
 
 
 def _by_address(journal: Journal) -> dict[Address, Call]:
-    found: dict[Address, Call] = {}
+    known: dict[Address, Call] = {}
     turns: dict[tuple[str, str, str, str], int] = {}
     calls = _without_sending([call for call in journal.calls() if not is_kept(call)])
     for call in sorted(calls, key=lambda call: call.id):
@@ -205,8 +205,8 @@ def _by_address(journal: Journal) -> dict[Address, Call]:
         name = (str(site.phase), str(site.kind), site.name, site.path)
         turn = turns[name] = turns.get(name, -1) + 1
         address = (*name, turn)
-        found[address] = call
-    return found
+        known[address] = call
+    return known
 
 
 def _shapes_differ(ranks: Sequence[Call]) -> str:
@@ -235,22 +235,22 @@ def group_of(tensors: Sequence[int], stage: Stage) -> Group:
 
 def _groups_of(ranks: Sequence[Call], stage: Stage) -> list[Group]:
     parts = [[*dict(tensor_slots(call.args, call.kwargs)).values(), *_tensors(call.output).values()] for call in ranks]
-    found = [group_of(tensors, stage) for tensors in zip(*parts, strict=True)]
+    groups = [group_of(tensors, stage) for tensors in zip(*parts, strict=True)]
     for name in ("parameters", "buffers", "after"):
-        found += [group_of([getattr(call, name)[slot] for call in ranks], stage) for slot in getattr(ranks[0], name)]
-    found += [group for _, group in _gradients(ranks, stage)]
-    return found
+        groups += [group_of([getattr(call, name)[slot] for call in ranks], stage) for slot in getattr(ranks[0], name)]
+    groups += [group for _, group in _gradients(ranks, stage)]
+    return groups
 
 
 def _gradients(ranks: Sequence[Call], stage: Stage) -> list[tuple[Gradient, Group]]:
     """Gradients that all ranks have of a call, with their groups."""
     others = [{(item.role, item.slot, item.count): item.tensor for item in call.gradients} for call in ranks]
-    found = []
+    gradients = []
     for gradient in ranks[0].gradients:
         key = gradient.role, gradient.slot, gradient.count
         if all(key in known for known in others):
-            found.append((gradient, group_of([known[key] for known in others], stage)))
-    return found
+            gradients.append((gradient, group_of([known[key] for known in others], stage)))
+    return gradients
 
 
 def _parameter_gradients(journals: Sequence[Journal], stage: Stage) -> list[tuple[Gradient, Group]]:
@@ -316,9 +316,9 @@ def _value(values: Sequence[Value], number: Callable[[Sequence[int]], int]) -> V
 
 def renumbered(value: Value, numbers: Mapping[int, int]) -> Value:
     """A value with other numbers for some of its tensors."""
-    if isinstance(value, Nest):
-        return Nest(value.kind, tuple((key, renumbered(item, numbers)) for key, item in value.items))
-    return TensorRef(numbers.get(value.id, value.id)) if isinstance(value, TensorRef) else value
+    return mapped(
+        value, lambda leaf, _: TensorRef(numbers.get(leaf.id, leaf.id)) if isinstance(leaf, TensorRef) else leaf
+    )
 
 
 def renumbered_call(call: Call, numbers: Mapping[int, int]) -> Call:

@@ -35,11 +35,11 @@ class Mesh:
 
     def coordinates(self, place: int) -> tuple[int, ...]:
         """Indices of a position along the axes."""
-        found = []
+        indices = []
         for length in reversed(self.shape):
             place, index = divmod(place, length)
-            found.append(index)
-        return tuple(reversed(found))
+            indices.append(index)
+        return tuple(reversed(indices))
 
     def lines(self, axis: int) -> list[tuple[int, ...]]:
         """Positions of the ranks that differ along one axis alone."""
@@ -50,11 +50,11 @@ class Mesh:
 
     def groups_along(self, axes: Sequence[int]) -> list[tuple[int, ...]]:
         """Positions of the ranks that differ along some axes alone."""
-        found: dict[tuple[int, ...], list[int]] = {}
+        groups: dict[tuple[int, ...], list[int]] = {}
         for place in range(self.size):
             rest = tuple(index for axis, index in enumerate(self.coordinates(place)) if axis not in axes)
-            found.setdefault(rest, []).append(place)
-        return [tuple(places) for places in found.values()]
+            groups.setdefault(rest, []).append(place)
+        return [tuple(places) for places in groups.values()]
 
     def axes_of(self, ranks: Collection[int]) -> tuple[int, ...] | None:
         """Axes along which a group of ranks lies that holds the first of its line on all others; None if it lies otherwise."""
@@ -62,8 +62,8 @@ class Mesh:
             return Mesh(self.shape[:-1]).axes_of(ranks)
         if len(ranks) == self.size:
             return tuple(range(len(self.shape)))
-        found = [axis for axis in range(len(self.shape)) if tuple(sorted(ranks)) in self.lines(axis)]
-        return tuple(found[:1]) if found else None
+        axes = [axis for axis in range(len(self.shape)) if tuple(sorted(ranks)) in self.lines(axis)]
+        return tuple(axes[:1]) if axes else None
 
     def __str__(self) -> str:
         return " × ".join(map(str, self.shape))

@@ -30,8 +30,13 @@ def split(journal: Journal, count: int) -> list[Journal]:
     """The journal as one for each of so many micro-batches."""
     if count < 2:
         return [journal]
-    found = _Split(journal, count)
-    return [cast(Journal, _MicroBatch(journal, *found.of(number))) for number in range(count)]
+    batches = _Split(journal, count)
+    return [derived(journal, *batches.of(number)) for number in range(count)]
+
+
+def derived(journal: Journal, calls: Sequence[Call], gradients: Sequence[Gradient]) -> Journal:
+    """The journal with other calls, and other gradients of parameters."""
+    return cast(Journal, _Derived(journal, calls, gradients))
 
 
 def _roots(journal: Journal) -> list[Call]:
@@ -107,8 +112,8 @@ class _Split:
         return calls, gradients
 
 
-class _MicroBatch:
-    """The journal of a rank with the calls of one micro-batch."""
+class _Derived:
+    """A journal with calls and gradients of its own; everything else is asked of the one that it comes from."""
 
     def __init__(self, journal: Journal, calls: Sequence[Call], gradients: Sequence[Gradient]) -> None:
         self._journal, self._calls, self._gradients = journal, calls, gradients

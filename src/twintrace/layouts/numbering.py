@@ -8,14 +8,14 @@ run's bits under their own name stay.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, cast
 
-from ..model.records import Call, Gradient
-from ..model.sites import Kind
+from ..model.sites import Kind, Site
 from ..model.tensors import Spec
+from ..model.words import dotted
 from ..store.trace import Journal
+from .microbatches import derived
 
 Held = Mapping[str, tuple[Spec, str | None]]
 """Parameters by their full names: type and shape, and bits."""
@@ -23,12 +23,12 @@ Held = Mapping[str, tuple[Spec, str | None]]
 
 def parameters_of(journal: Journal) -> dict[str, tuple[Spec, str | None]]:
     """Parameters that the modules of a journal hold, by their full names."""
-    found: dict[str, tuple[Spec, str | None]] = {}
+    parameters: dict[str, tuple[Spec, str | None]] = {}
     for call in journal.calls():
         for name, number in call.parameters.items():
             tensor = journal.tensor(number)
-            found.setdefault(".".join(filter(None, (call.site.name, name))), (tensor.spec, tensor.fingerprint))
-    return found
+            parameters.setdefault(dotted(call.site.name, name), (tensor.spec, tensor.fingerprint))
+    return parameters
 
 
 def renaming_of(mine: Held, other: Held) -> dict[str, str]:
@@ -37,65 +37,45 @@ def renaming_of(mine: Held, other: Held) -> dict[str, str]:
     for name, bits in other.items():
         if bits[1]:
             by_bits.setdefault(bits, []).append(name)
-    found: dict[str, str] = {}
+    renaming: dict[str, str] = {}
     for name, bits in mine.items():
         candidates = by_bits.get(bits, [])
         if not candidates or name in candidates:
             continue
         if len(candidates) > 1:  # zeros and ones are everywhere: others tell
             continue
-        path = _without_common_end(name, candidates[0])
-        if path is None or found.setdefault(path[0], path[1]) != path[1]:
+        # `blocks.0.up.weight` and `blocks.4.up.weight`: (`blocks.0`, `blocks.4`); None where they end differently.
+        left, right = name.split("."), candidates[0].split(".")
+        while left and right and left[-1] == right[-1]:
+            left.pop()
+            right.pop()
+        path = (".".join(left), ".".join(right)) if left and right and left != name.split(".") else None
+        if path is None or renaming.setdefault(path[0], path[1]) != path[1]:
             return {}
-    nested = any(one != two and _is_below(one, two) for one in found for two in found)
-    if nested or len(set(found.values())) < len(found):
+    nested = any(one != two and _is_below(one, two) for one in renaming for two in renaming)
+    if nested or len(set(renaming.values())) < len(renaming):
         return {}
     stays = {name for name, bits in mine.items() if other.get(name) == bits and len(by_bits.get(bits, ())) == 1}
-    return {} if any(_is_below(name, path) for name in stays for path in found) else found
+    return {} if any(_is_below(name, path) for name in stays for path in renaming) else renaming
 
 
 def renamed(journal: Journal, names: Mapping[str, str]) -> Journal:
     """The journal with other paths of modules."""
-    return cast(Journal, _Renamed(journal, names)) if names else journal
+    if not names:
+        return journal
 
+    def path(known: str) -> str:
+        new = next(((old, name) for old, name in names.items() if _is_below(known, old)), None)
+        return known if new is None else new[1] + known[len(new[0]) :]
 
-def _without_common_end(one: str, two: str) -> tuple[str, str] | None:
-    """`blocks.0.up.weight` and `blocks.4.up.weight`: (`blocks.0`, `blocks.4`); None where they end differently."""
-    left, right = one.split("."), two.split(".")
-    while left and right and left[-1] == right[-1]:
-        left.pop()
-        right.pop()
-    return (".".join(left), ".".join(right)) if left and right and left != one.split(".") else None
+    def site(known: Site) -> Site:
+        name = path(known.name) if known.kind is Kind.MODULE else known.name
+        return replace(known, name=name, path=path(known.path))
+
+    calls = [replace(call, site=site(call.site)) for call in journal.calls()]
+    gradients = [replace(gradient, slot=path(gradient.slot)) for gradient in journal.parameter_gradients()]
+    return derived(journal, calls, gradients)
 
 
 def _is_below(name: str, path: str) -> bool:
     return name == path or name.startswith(f"{path}.")
-
-
-class _Renamed:
-    """A journal with other paths of modules."""
-
-    def __init__(self, journal: Journal, names: Mapping[str, str]) -> None:
-        self._journal, self._names = journal, names
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._journal, name)
-
-    def __len__(self) -> int:
-        return len(self._journal)
-
-    def _path(self, path: str) -> str:
-        for old, new in self._names.items():
-            if _is_below(path, old):
-                return new + path[len(old) :]
-        return path
-
-    def calls(self) -> Iterator[Call]:
-        for call in self._journal.calls():
-            site = call.site
-            name = self._path(site.name) if site.kind is Kind.MODULE else site.name
-            yield replace(call, site=replace(site, name=name, path=self._path(site.path)))
-
-    def parameter_gradients(self) -> Iterator[Gradient]:
-        for gradient in self._journal.parameter_gradients():
-            yield replace(gradient, slot=self._path(gradient.slot))

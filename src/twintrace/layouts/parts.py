@@ -18,7 +18,7 @@ from ..model.errors import TwintraceError
 from ..model.records import Call, Gradient, Role
 from ..model.sites import Kind, Phase, Site
 from ..model.tensors import Spec, Tensor
-from ..model.values import Nest, TensorRef, Value, leaves, tensor_slots
+from ..model.values import Nest, TensorRef, Value, leaves, mapped, tensor_slots
 from ..operations.sides import inputs_of, outputs_of
 from ..operations.telling import meaning_of
 from ..store.arrays import as_float
@@ -71,11 +71,11 @@ class Parts:
 
     def tensor(self, number: int) -> Tensor:
         (place, own), factor = self._own[number - self._first]
-        found = replace(self._inference.member(place, own), id=number, parts={})
-        if factor == 1.0 or found.payload is None:
-            return found
-        digested = digest(self.array(number), found.spec.dtype)
-        return replace(found, statistics=digested.statistics, fingerprint=digested.fingerprint)
+        tensor = replace(self._inference.member(place, own), id=number, parts={})
+        if factor == 1.0 or tensor.payload is None:
+            return tensor
+        digested = digest(self.array(number), tensor.spec.dtype)
+        return replace(tensor, statistics=digested.statistics, fingerprint=digested.fingerprint)
 
     def array(self, number: int) -> Array:
         (place, own), factor = self._own[number - self._first]
@@ -112,21 +112,21 @@ class Parts:
             for call in self._merged.calls
             if call.id not in inside and call.site.phase is Phase.FORWARD and call.id in self._inference.calls
         }
-        found = {number for number, call in candidates.items() if self._is_of_ranks(call)}
+        chosen = {number for number, call in candidates.items() if self._is_of_ranks(call)}
         makers: dict[int, list[int]] = {}
         for call in candidates.values():
             for number in outputs_of(call).values():
                 makers.setdefault(number, []).append(call.id)
-        waiting = list(found)
+        waiting = list(chosen)
         while waiting:  # parts of a sum are no function of it: whoever takes them one by one has them from their maker
             for number in inputs_of(candidates[waiting.pop()]).values():
                 placed = self._inference.placed.get(number)
-                if placed is None or all(item.part in (Part.REPLICATE, Part.SHARD) for item in placed.placements):
+                if placed is None or _is_cut(placed.placements):
                     continue
-                more = [maker for maker in makers.get(number, ()) if maker not in found]
-                found.update(more)
+                more = [maker for maker in makers.get(number, ()) if maker not in chosen]
+                chosen.update(more)
                 waiting += more
-        return found
+        return chosen
 
     def _is_of_ranks(self, call: Call) -> bool:
         placed = self._inference.placed
@@ -139,7 +139,11 @@ class Parts:
         told = self._inference.calls[call.id]
         if collective_of(call, self._mesh) is not None:
             return told.kwargs.get("whole", "") is None
-        if not _arguments_differ(call):
+        if not any(
+            getattr(leaf, "kind", "") == DIFFERENT
+            for value in (*call.args, *call.kwargs.values())
+            for _, leaf in leaves(value)
+        ):
             return False
         known = meaning_of(told, self._framework, lambda number: self._inference.whole(number).spec)
         return known is None
@@ -161,16 +165,16 @@ class Parts:
 
     def _operands(self, call: Call, places: Sequence[int]) -> Mapping[tuple[int, str], int]:
         """Numbers of what the ranks take, by the position of the rank and the slot."""
-        found: dict[tuple[int, str], int] = {}
+        operands: dict[tuple[int, str], int] = {}
         for slot, group in inputs_of(call).items():
             placed, members = self._inference.placed.get(group), self._merged.groups[group]
             if group not in self._made and placed is not None and placed.is_copy and not placed.odd:
-                found |= {(place, slot): group for place in places}
+                operands |= {(place, slot): group for place in places}
             elif group not in self._made and placed is not None and _is_cut(placed.placements):
-                found |= self._cut(call, slot, group, places, placed)
+                operands |= self._cut(call, slot, group, places, placed)
             else:
-                found |= {(place, slot): self._number(members[place]) for place in places}
-        return found
+                operands |= {(place, slot): self._number(members[place]) for place in places}
+        return operands
 
     def _cut(
         self, call: Call, slot: str, group: int, places: Sequence[int], placed: Placed
@@ -193,16 +197,11 @@ class Parts:
         return {(place, slot): number for place, number in zip(places, numbers, strict=True)}
 
     def _call_of_rank(self, call: Call, own: Call, place: int, taken: Mapping[tuple[int, str], int]) -> None:
-        def numbered(value: Value, slot: str) -> Value:
-            if isinstance(value, Nest):
-                items = ((key, numbered(item, f"{slot}.{key}" if slot else key)) for key, item in value.items)
-                return Nest(value.kind, tuple(items))
-            return TensorRef(taken[place, slot]) if isinstance(value, TensorRef) else value
+        def numbered(leaf: Value, slot: str) -> Value:
+            return TensorRef(taken[place, slot]) if isinstance(leaf, TensorRef) else leaf
 
-        def made(value: Value) -> Value:
-            if isinstance(value, Nest):
-                return Nest(value.kind, tuple((key, made(item)) for key, item in value.items))
-            return TensorRef(self._result(own, place, value.id, taken)) if isinstance(value, TensorRef) else value
+        def made(leaf: Value, slot: str) -> Value:
+            return TensorRef(self._result(own, place, leaf.id, taken)) if isinstance(leaf, TensorRef) else leaf
 
         groups = {(item.role, item.slot, item.count): item.tensor for item in call.gradients}
         gradients = [
@@ -215,11 +214,11 @@ class Parts:
                 own,
                 id=self._next,
                 parent=call.parent,
-                args=tuple(numbered(value, str(index)) for index, value in enumerate(own.args)),
-                kwargs={name: numbered(value, f"kw.{name}") for name, value in own.kwargs.items()},
+                args=tuple(mapped(value, numbered, str(index)) for index, value in enumerate(own.args)),
+                kwargs={name: mapped(value, numbered, f"kw.{name}") for name, value in own.kwargs.items()},
                 parameters={name: taken[place, name] for name in own.parameters},
                 buffers={name: taken[place, name] for name in own.buffers},
-                output=made(own.output),
+                output=mapped(own.output, made),
                 after={slot: self._result(own, place, number, taken) for slot, number in own.after.items()},
                 gradients=tuple(gradients),
                 order=call.order,
@@ -401,14 +400,6 @@ _OPERATIONS = {"SUM": "sum", "AVG": "mean", "MAX": "max", "MIN": "min"}
 
 def _is_cut(placements: Placements) -> bool:
     return all(item.part in (Part.REPLICATE, Part.SHARD) for item in placements)
-
-
-def _arguments_differ(call: Call) -> bool:
-    return any(
-        getattr(leaf, "kind", "") == DIFFERENT
-        for value in (*call.args, *call.kwargs.values())
-        for _, leaf in leaves(value)
-    )
 
 
 def _interleaved(item: Placement, count: int, size: int) -> tuple[tuple[int, int, int], ...]:

@@ -15,6 +15,7 @@ from dataclasses import replace
 from ..model.records import Call, Role
 from ..model.sites import Kind, Phase
 from ..model.values import Nest, TensorRef, Token, Value, leaves
+from ..model.words import dotted
 from ..store.trace import Journal
 from .collectives import collective_of, groups_of
 from .merging import SENDING, Merged, renumbered_call
@@ -33,7 +34,10 @@ def stages_by_sending(journals: Sequence[Journal]) -> list[int]:
             levels[two] = max(levels[two], min(levels[one] + 1, len(journals)))
     if links and max(levels) < len(journals):  # no circle
         return levels
-    held = [_modules_of(journal) for journal in journals]
+    held = [
+        frozenset(call.site.name for call in journal.calls() if call.site.kind is Kind.MODULE and call.parameters)
+        for journal in journals
+    ]
     kinds = list(dict.fromkeys(held))
     apart = all(not one & two for number, one in enumerate(kinds) for two in kinds[number + 1 :])
     if len(kinds) > 1 and apart and all(kinds):
@@ -53,10 +57,6 @@ def _sends_to(journal: Journal, journals: Sequence[Journal]) -> Iterator[int]:
         for rank in given:
             if isinstance(rank, int) and places.get(rank, -1) >= 0 and rank != journal.header.rank:
                 yield places[rank]
-
-
-def _modules_of(journal: Journal) -> frozenset[str]:
-    return frozenset(call.site.name for call in journal.calls() if call.site.kind is Kind.MODULE and call.parameters)
 
 
 def join_stages(merged: Merged) -> None:
@@ -125,11 +125,11 @@ def drop_across_stages(merged: Merged, mesh: Mesh, stages: Sequence[int]) -> Non
     micro = mesh.shape[-1] if mesh.micro else 1
 
     def spans(call: Call) -> bool:
-        found = collective_of(call, mesh)
-        if found is None:
+        collective = collective_of(call, mesh)
+        if collective is None:
             return False
-        if found.axes is not None:
-            return bool(across.intersection(found.axes))
+        if collective.axes is not None:
+            return bool(across.intersection(collective.axes))
         # A group that lies along no axis: the first and the last stage.
         return any(len({stages[rank * micro] for rank in ranks}) > 1 for ranks in groups_of(call))
 
@@ -145,7 +145,7 @@ def tie_stages(merged: Merged, bits: Callable[[int], object]) -> None:
     same: dict[int, tuple[int, str, str]] = {}
     for call in sorted(merged.calls, key=lambda call: call.order):
         for slot, number in call.parameters.items():
-            name = ".".join(filter(None, (call.site.name, slot)))
+            name = dotted(call.site.name, slot)
             known = held.setdefault(bits(number), (number, name)) if bits(number) is not None else (number, name)
             if known[0] != number and _stage_of(merged, known[0]) != _stage_of(merged, number):
                 same.setdefault(number, (known[0], known[1], name))

@@ -72,9 +72,9 @@ def read(text: str) -> Placement | None:
         return SUM if short == "sum" else MEAN
     short, _, blocks = short.removesuffix("blocks").partition("in")
     if blocks:
-        found = read(short)
-        fits = found is not None and found.part is Part.SHARD and blocks.isdigit()
-        return shard(found.axis, int(blocks)) if fits and found is not None else None
+        inner = read(short)
+        fits = inner is not None and inner.part is Part.SHARD and blocks.isdigit()
+        return shard(inner.axis, int(blocks)) if fits and inner is not None else None
     if short in ("r", "replicate", "replicate()"):
         return REPLICATE
     for begin in ("s(", "shard("):
@@ -110,8 +110,8 @@ def whole_shape(shapes: Sequence[tuple[int, ...]], mesh: Mesh, placements: Place
             return None
         return (*first[:axis], sum(sizes), *first[axis + 1 :])
 
-    found: tuple[int, ...] | None = _reduced(list(shapes), mesh, placements, joined)
-    return found
+    shape: tuple[int, ...] | None = _reduced(list(shapes), mesh, placements, joined)
+    return shape
 
 
 def put_together(arrays: Sequence[Array], spec: Spec, mesh: Mesh, placements: Placements, factor: float = 1.0) -> Array:
@@ -154,18 +154,18 @@ def size_of_addends(
         total: Array = np.sum(parts, axis=0)
         return total / len(parts) if placement.part is Part.MEAN else total
 
-    found: Array = _reduced(sizes, mesh, placements, joined)
-    return found * factor
+    size: Array = _reduced(sizes, mesh, placements, joined)
+    return size * factor
 
 
 def cut_apart(whole: Array, mesh: Mesh, placements: Placements) -> list[Array] | None:
     """Pieces of the ranks, of what is sharded evenly or replicated; None for sums."""
-    found: dict[tuple[int, ...], Array] = {(): whole}
+    by_place: dict[tuple[int, ...], Array] = {(): whole}
     for size, placement in zip(mesh.shape, placements, strict=True):
         if placement.part in (Part.SUM, Part.MEAN):
             return None
         more: dict[tuple[int, ...], Array] = {}
-        for place, array in found.items():
+        for place, array in by_place.items():
             if placement.part is Part.REPLICATE:
                 pieces = [array] * size
             else:
@@ -175,8 +175,8 @@ def cut_apart(whole: Array, mesh: Mesh, placements: Placements) -> list[Array] |
                 rows = [np.split(block, size, axis=placement.axis) for block in blocks]
                 pieces = [np.concatenate(column, axis=placement.axis) for column in zip(*rows, strict=True)]
             more |= {(*place, number): piece for number, piece in enumerate(pieces)}
-        found = more
-    return [found[place] for place in sorted(found)]
+        by_place = more
+    return [by_place[place] for place in sorted(by_place)]
 
 
 def segments_of(
@@ -185,7 +185,7 @@ def segments_of(
     """The piece of one rank in the whole: for each axis of the mesh that it is cut along, the axis of the tensor, and `(start,
     length)` of what is taken of it, one cut after the other. Of copies and evenly cut blocks.
     """
-    found: list[tuple[int, tuple[tuple[int, int], ...]]] = []
+    segments: list[tuple[int, tuple[tuple[int, int], ...]]] = []
     cuts: tuple[tuple[int, int], ...]
     here = mesh.coordinates(place)
     for axis, placement in enumerate(placements):
@@ -199,8 +199,8 @@ def segments_of(
         else:
             part, row = lengths[index] // placement.blocks, sum(lengths) // placement.blocks
             cuts = tuple((block * row + index * part, part) for block in range(placement.blocks))
-        found.append((placement.axis, cuts))
-    return found
+        segments.append((placement.axis, cuts))
+    return segments
 
 
 def _extent(shapes: Sequence[tuple[int, ...]], mesh: Mesh, placements: Placements, axis: int, place: int) -> int:

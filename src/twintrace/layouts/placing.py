@@ -22,6 +22,7 @@ from ..model.pairs import Declared
 from ..model.records import Call
 from ..model.sites import Kind
 from ..model.tensors import Spec, Tensor
+from ..model.words import dotted
 from ..operations.sides import inputs_of, outputs_of
 from ..store.arrays import as_float
 from ..store.digest import fingerprint
@@ -152,7 +153,7 @@ class Placing(Wholes):
         for call in calls:
             site = call.site
             for name, number in (*call.parameters.items(), *call.buffers.items()):
-                names.setdefault(".".join(filter(None, (site.name, name))), []).append(number)
+                names.setdefault(dotted(site.name, name), []).append(number)
             made = list(outputs_of(call).values())
             names.setdefault(str(site), []).extend(made)
             if site.kind is Kind.MODULE and site.name:
@@ -192,8 +193,9 @@ class Placing(Wholes):
         listed = tensor.facts.get("placements")
         if not isinstance(listed, list | tuple):
             return None
-        found = [read(str(item)) for item in listed]
-        return None if any(item is None for item in found) else tuple(item for item in found if item is not None)
+        placements = [read(str(item)) for item in listed]
+        known = tuple(item for item in placements if item is not None)
+        return known if len(known) == len(placements) else None
 
     def _place_pieces(self, group: int) -> bool:
         """Pieces that make up, bit by bit, a tensor that all ranks have, or a leaf of the other side."""
@@ -382,15 +384,15 @@ class Placing(Wholes):
             value = as_float(put_together(arrays, spec, self.mesh, parts), spec.dtype)
             return any(abs(float(value) - loss) <= _LOSS * abs(loss) for loss in self._losses)
 
-        found = [parts for parts in candidates if near(parts)]
-        if len(found) > 1:  # with as many ranks as micro-batches: losses are divided by the number of the latter
+        fits = [parts for parts in candidates if near(parts)]
+        if len(fits) > 1:  # with as many ranks as micro-batches: losses are divided by the number of the latter
             open_axes = [axis for axis in self.mesh.rank_axes if not self.is_copy(group, axis)]
-            found = [parts for parts in found if all(parts[axis] == MEAN for axis in open_axes)]
-        if len(found) != 1 or not any(item.part is Part.SUM for item in found[0]):
+            fits = [parts for parts in fits if all(parts[axis] == MEAN for axis in open_axes)]
+        if len(fits) != 1 or not any(item.part is Part.SUM for item in fits[0]):
             return False
-        self._summed.update(axis for axis, item in enumerate(found[0]) if item.part is Part.SUM)
-        self.placed[group] = Placed(found[0], "added up it is the other side's loss")
-        apart = distance(self, group, found[0], reference)
+        self._summed.update(axis for axis, item in enumerate(fits[0]) if item.part is Part.SUM)
+        self.placed[group] = Placed(fits[0], "added up it is the other side's loss")
+        apart = distance(self, group, fits[0], reference)
         if apart is None or apart > NEAR:
             taken = [self.values(number) for number in inputs_of(call).values()]
             same = (
@@ -418,7 +420,7 @@ class Placing(Wholes):
         for slot, number in inputs_of(call).items():
             placed = self.placed.get(number)
             values = self.values(number) if placed is not None and placed.is_copy else None
-            if values is None or values.dtype.kind != "f" or not _broadcasts(values.shape, gap.shape):
+            if values is None or values.dtype.kind != "f" or values.shape != gap.shape[gap.ndim - values.ndim :]:
                 continue
             if float(np.linalg.norm(gap - (count - 1) * values)) <= VISIBLE * float(np.linalg.norm(gap)):
                 return slot
@@ -443,13 +445,13 @@ class Placing(Wholes):
                 kinds.append(sums)
             else:
                 kinds.append((REPLICATE, *sums))
-        found = []
+        variants = []
         for chosen in itertools.product(*kinds):
             filled = list(parts)
             for axis, kind in zip(open_axes, chosen, strict=True):
                 filled[axis] = kind
-            found.append(tuple(filled))
-        return found
+            variants.append(tuple(filled))
+        return variants
 
 
 _SHARE = 1e-5
@@ -466,10 +468,6 @@ def number_of_addends(mesh: Mesh, parts: Placements) -> int:
     for length, item in zip(mesh.shape, parts, strict=True):
         count *= length if item.part is Part.SUM else 1
     return count
-
-
-def _broadcasts(shape: tuple[int, ...], whole: tuple[int, ...]) -> bool:
-    return len(shape) <= len(whole) and shape == whole[len(whole) - len(shape) :]
 
 
 def given(values: Array) -> Array:

@@ -74,13 +74,13 @@ class Wholes:
         self._wholes: dict[int, Tensor] = {}
 
     def placements(self, group: int) -> Placements | None:
-        found = self.placed.get(group)
-        return None if found is None else found.placements
+        placed = self.placed.get(group)
+        return None if placed is None else placed.placements
 
     def factor(self, group: int) -> float:
         """Number by which what is put together is scaled."""
-        found = self.placed.get(group)
-        return 1.0 if found is None else found.factor
+        placed = self.placed.get(group)
+        return 1.0 if placed is None else placed.factor
 
     def ranks_of(self, group: int) -> tuple[Tensor, ...]:
         """The tensors of the ranks."""
@@ -94,7 +94,12 @@ class Wholes:
             like = self.member(~place, number)
             return replace(like, fingerprint=None, statistics=None)
         journal = self.journals[place]
-        return _unwrapped(journal, journal.tensor(number))
+        # The tensor inside one that only wraps it: the result of a collective that may be waited for later.
+        tensor = journal.tensor(number)
+        if len(tensor.parts) != 1 or tensor.facts.get("layout") != "wrapper":
+            return tensor
+        inner = journal.tensor(next(iter(tensor.parts.values())))
+        return replace(inner, producer=tensor.producer, requires_grad=tensor.requires_grad)
 
     def arrays(self, group: int) -> list[Array] | None:
         """Values of the ranks in their storage type; None where they were not kept."""
@@ -119,10 +124,10 @@ class Wholes:
     def whole(self, group: int) -> Tensor:
         """The tensor put together: its facts are those of the whole."""
         if group not in self._wholes:
-            found = self._make_whole(group)
+            whole = self._make_whole(group)
             if group not in self.placed:  # it may be placed later
-                return found
-            self._wholes[group] = found
+                return whole
+            self._wholes[group] = whole
         return self._wholes[group]
 
     def array(self, group: int) -> Array:
@@ -137,8 +142,8 @@ class Wholes:
         arrays = None if placed is None else self.arrays(group)
         if placed is None or arrays is None:
             return None
-        found = size_of_addends(arrays, self.ranks_of(group)[0].spec, self.mesh, placed.placements, placed.factor)
-        return None if found is None else found * self.mesh.size
+        size = size_of_addends(arrays, self.ranks_of(group)[0].spec, self.mesh, placed.placements, placed.factor)
+        return None if size is None else size * self.mesh.size
 
     def values(self, group: int) -> Array | None:
         """Values of the whole as numbers; None where it cannot be put together."""
@@ -166,17 +171,17 @@ class Wholes:
         )
         if self.arrays(group) is None:
             return replace(bare, missing="the values of the ranks were not kept, so that it cannot be put together")
-        found = digest(self.array(group), spec.dtype)
+        digested = digest(self.array(group), spec.dtype)
         return replace(
-            bare, statistics=found.statistics, fingerprint=found.fingerprint, payload=Location(0, nbytes(spec))
+            bare, statistics=digested.statistics, fingerprint=digested.fingerprint, payload=Location(0, nbytes(spec))
         )
 
     # --- the ranks beside each other --------------------------------------------------------------------------------------
 
     def bits(self, group: int) -> tuple[tuple[str, str | None], ...] | None:
         """Shapes, types and bits on all ranks; None where some are not known."""
-        found = tuple((str(tensor.spec), tensor.fingerprint) for tensor in self.ranks_of(group))
-        return found if all(bits for _, bits in found) else None
+        bits_of_ranks = tuple((str(tensor.spec), tensor.fingerprint) for tensor in self.ranks_of(group))
+        return bits_of_ranks if all(bits for _, bits in bits_of_ranks) else None
 
     def is_copy(self, group: int, axis: int) -> bool:
         """True if the ranks have the same bits along an axis of the mesh."""
@@ -190,15 +195,15 @@ class Wholes:
     def odd_ranks(self, group: int, parts: Placements) -> tuple[int, ...]:
         """Positions of ranks whose copy differs from that of most, where copies differ."""
         copies, tensors = self.copies(group), self.ranks_of(group)
-        found: list[int] = []
+        odd: list[int] = []
         for axis, item in enumerate(parts):
             if item.part is not Part.REPLICATE or copies[axis]:
                 continue
             for line in self.mesh.lines(axis):
                 bits = [tensors[place].fingerprint for place in line]
                 common = max(bits, key=lambda one: (bits.count(one), -bits.index(one)))
-                found += [place for place, one in zip(line, bits, strict=True) if one != common]
-        return tuple(sorted(set(found)))
+                odd += [place for place, one in zip(line, bits, strict=True) if one != common]
+        return tuple(sorted(set(odd)))
 
     def apart(self, group: int) -> float:
         """Largest relative distance of the copies of the ranks that differ from those of the rest; infinite without values."""
@@ -223,11 +228,3 @@ def relative(got: Array, wanted: Array) -> float:
         size = float(np.linalg.norm(two[finite]))
         gap = float(np.linalg.norm(one[finite] - two[finite]))
     return gap / size if size else (0.0 if not gap else float("inf"))
-
-
-def _unwrapped(journal: Journal, tensor: Tensor) -> Tensor:
-    """The tensor inside one that only wraps it: the result of a collective that may be waited for later."""
-    if len(tensor.parts) != 1 or tensor.facts.get("layout") != "wrapper":
-        return tensor
-    inner = journal.tensor(next(iter(tensor.parts.values())))
-    return replace(inner, producer=tensor.producer, requires_grad=tensor.requires_grad)

@@ -217,18 +217,18 @@ def _flips(left, right, count):
 @njit
 def _below(left, error, ratio, bound, count):
     """Elements with a relative error below `bound`. Without a left side to divide by, only no error is below anything."""
-    found = 0
+    below = 0
     for i in range(count):
-        found += (error[i] == 0) | ((left[i] != 0) & (ratio[i] < bound))
-    return found
+        below += (error[i] == 0) | ((left[i] != 0) & (ratio[i] < bound))
+    return below
 
 
 @njit
 def _zeros(left, count):
-    found = 0
+    zeros = 0
     for i in range(count):
-        found += left[i] == 0
-    return found
+        zeros += left[i] == 0
+    return zeros
 
 
 @njit
@@ -273,7 +273,7 @@ def _bins(ratio, count, most, equal, counts):
     while edge >= 0 and most < _E[edge]:
         edge -= 1
     while edge >= 0 and above < some:
-        found = _at_least(
+        placed = _at_least(
             ratio,
             count,
             _E[edge],
@@ -283,8 +283,8 @@ def _bins(ratio, count, most, equal, counts):
             _E[max(edge - 4, 0)],
         )
         for step in range(min(5, edge + 1)):
-            counts[HISTOGRAM + 2 + edge - step] += found[step] - above
-            above = found[step]
+            counts[HISTOGRAM + 2 + edge - step] += placed[step] - above
+            above = placed[step]
         edge -= 5
     counts[HISTOGRAM + 1] += some - above
     counts[HISTOGRAM] += equal

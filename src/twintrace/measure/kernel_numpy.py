@@ -174,7 +174,7 @@ def _set_aside(block: Block, odd: NDArray[np.bool_], counts: NDArray[np.int64]) 
     same = _alike(block, odd)
     nan_both = nan_left & nan_right
     inf_both = same & ~nan_both
-    for place, found in (
+    for place, count in (
         (totals.NOT_FINITE, odd),
         (totals.NAN_LEFT, nan_left),
         (totals.NAN_RIGHT, nan_right),
@@ -183,7 +183,7 @@ def _set_aside(block: Block, odd: NDArray[np.bool_], counts: NDArray[np.int64]) 
         (totals.INF_RIGHT, inf_right),
         (totals.INF_BOTH, inf_both),
     ):
-        counts[place] += np.count_nonzero(found)
+        counts[place] += np.count_nonzero(count)
     for place in (totals.EQUAL, totals.CLOSE, totals.ONE_THOUSANDTH, totals.FIVE_THOUSANDTHS):
         counts[place] += np.count_nonzero(same)
     return same

@@ -188,8 +188,8 @@ def _measure(
     far = _worst(worst, shape, (left, left_form), (right, right_form)) if worst >= 0 else None
     filled, rest = 0, None
     if far is not None and precision and fills.may_be_filled(far, numbers):
-        found = kernel_numpy.blocks(count, left, left_form, right, right_form, exact)
-        filled, rest = fills.filled(found, numbers.item(totals.LARGEST_LEFT))
+        blocks = kernel_numpy.blocks(count, left, left_form, right, right_form, exact)
+        filled, rest = fills.filled(blocks, numbers.item(totals.LARGEST_LEFT))
     return _reading(
         count,
         counts,
@@ -297,7 +297,7 @@ def _out_of_range(numbers: NDArray[np.float64]) -> bool:
     return any(each > 1e150 or 0 < each < 1e-140 for each in largest)
 
 
-def _rescale(found: Iterator[kernel_numpy.Block], numbers: NDArray[np.float64]) -> tuple[int, int, int]:
+def _rescale(blocks: Iterator[kernel_numpy.Block], numbers: NDArray[np.float64]) -> tuple[int, int, int]:
     """The five sums again, with the largest value of each side and the largest error brought to about 1.
 
     Gives the powers of two by which left, right and errors were divided.
@@ -307,7 +307,7 @@ def _rescale(found: Iterator[kernel_numpy.Block], numbers: NDArray[np.float64]) 
     largest = numbers[[totals.LARGEST_LEFT, totals.LARGEST_RIGHT, totals.LARGEST_ERROR]].tolist()
     left, right, error = (math.frexp(each)[1] if each < math.inf else 1025 for each in largest)
     with np.errstate(all="ignore"):
-        for block in found:
+        for block in blocks:
             numbers[sums] += kernel_numpy.scaled_sums(block, left, right, error)
     return left, right, error
 

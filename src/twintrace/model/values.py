@@ -9,7 +9,7 @@ None, bool, int, float, complex and str stand for themselves. A `slot` is the wa
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -50,6 +50,14 @@ def leaves(value: Value, slot: str = "") -> Iterator[tuple[str, Value]]:
             yield from leaves(item, f"{slot}.{key}" if slot else key)
     else:
         yield slot, value
+
+
+def mapped(value: Value, change: Callable[[Value, str], Value], slot: str = "") -> Value:
+    """The same with every leaf changed: `change` is given the leaf and its slot, as `leaves` has it."""
+    if isinstance(value, Nest):
+        items = ((key, mapped(item, change, f"{slot}.{key}" if slot else key)) for key, item in value.items)
+        return Nest(value.kind, tuple(items))
+    return change(value, slot)
 
 
 def tensor_slots(args: tuple[Value, ...], kwargs: Mapping[str, Value]) -> Iterator[tuple[str, int]]:

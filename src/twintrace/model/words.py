@@ -32,6 +32,11 @@ def counted(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
+def dotted(*parts: str) -> str:
+    """`encoder.0.weight`: the way to something, of those parts that are not empty."""
+    return ".".join(filter(None, parts))
+
+
 def some(names: Iterable[object], most: int = 4) -> str:
     """`a, b, c, d and 3 more`."""
     listed = [str(name) for name in names]
@@ -48,3 +53,19 @@ def spans(numbers: Iterable[int]) -> str:
             ranges.append([number, number])
     shown = [str(one) if one == two else f"{one}-{two}" for one, two in ranges]
     return ", ".join(shown[:6]) + (" …" if len(shown) > 6 else "")
+
+
+def bytes_text(nbytes: int) -> str:
+    """`1.5 GB`, `300 bytes`; a KB is 1000 of them."""
+    for unit, limit in (("GB", 10**9), ("MB", 10**6), ("KB", 10**3)):
+        if nbytes >= limit:
+            return f"{nbytes / limit:.1f} {unit}"
+    return f"{nbytes} bytes"
+
+
+def error_text(error: BaseException) -> str:
+    """`ValueError: …`, whatever the error's own text does."""
+    try:
+        return f"{type(error).__name__}: {error}"[:400]
+    except Exception:  # noqa: BLE001 - an error without a text is still an error
+        return type(error).__name__

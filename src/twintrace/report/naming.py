@@ -14,6 +14,7 @@ from ..model.pairs import Part
 from ..model.records import Call
 from ..model.results import CallResult, Comparison, Divergence, Mistake, TensorResult, blamed
 from ..model.sites import Kind, Phase
+from ..model.words import dotted
 
 UPDATE = 2
 """Divergence.place of an optimizer's step."""
@@ -84,7 +85,7 @@ def held_name(result: Comparison, parting: Divergence, slot: str) -> str:
         if other.match.left:
             for item in other.tensors:
                 if item.pair.part is Part.PARAMETER and item.pair.left == parameter:
-                    return ".".join(filter(None, (other.match.left[0].site.name, item.pair.left_slot)))
+                    return dotted(other.match.left[0].site.name, item.pair.left_slot)
     return ""
 
 

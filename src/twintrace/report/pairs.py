@@ -14,15 +14,15 @@ import re
 from collections.abc import Iterator
 
 from rich.console import Console
-from rich.markup import escape as _escape
 from rich.table import Table
 from rich.text import Text
 
 from ..model.pairs import Alone
 from ..model.results import CallResult, Comparison
 from ..model.verdicts import Outcome, Verdict
-from .naming import legible, places_of, single_place, updates
+from .naming import places_of, single_place, updates
 from .text import verdict
+from .tree import plain
 
 _COLOURS = {Outcome.SAME: "green", Outcome.ROUNDING: "green", Outcome.UNKNOWN: "yellow", Outcome.DIFFERENT: "red"}
 _LABEL = re.compile(r"  [a-z]+(?= )")
@@ -66,14 +66,14 @@ def _row(result: CallResult) -> Iterator[str]:
     yield from _verdict(result.forward, "update: " if forward == "update" else "")
     yield from _verdict(result.backward)
     left, right = places_of(result)
-    yield from (_plain(left), _plain(right))
+    yield from (plain(left), plain(right))
     arises = ((result.introduced_forward, forward), (result.introduced_backward, "backward"))
     parts = [word for own, word in arises if own]
     if parts:
         yield f"← introduced here ({' and '.join(parts)})"
     else:  # where there is no number, the reason
         wordy = result.verdict.error is None and not result.verdict.outcome.good
-        yield f"[dim]{_plain(result.verdict.because)}[/]" if wordy else ""
+        yield f"[dim]{plain(result.verdict.because)}[/]" if wordy else ""
 
 
 def _verdict(verdict: Verdict | None, label: str = "") -> Iterator[str]:
@@ -88,10 +88,6 @@ def _verdict(verdict: Verdict | None, label: str = "") -> Iterator[str]:
 def _alone(side: str, item: Alone) -> Iterator[str]:
     yield f"[dim]{'skipped' if item.skipped else 'only'} {side}[/]"
     yield from [""] * 5
-    place = _plain(single_place(item.call))
+    place = plain(single_place(item.call))
     yield from (place, "") if side == "left" else ("", place)
-    yield f"[dim]{_plain(item.because)}[/]"
-
-
-def _plain(text: str) -> str:
-    return _escape(legible(text))
+    yield f"[dim]{plain(item.because)}[/]"

@@ -30,10 +30,10 @@ _ORDER = (RankState.PARTED, RankState.UNTOLD, RankState.FOLLOWS, RankState.AGREE
 
 def groups(comparison: Comparison) -> list[RankGroup]:
     """Ranks with the same standing, those that have parted first, then what could not be told."""
-    found: dict[tuple[RankState, int | None, str, str], list[int]] = {}
+    standings: dict[tuple[RankState, int | None, str, str], list[int]] = {}
     for item in comparison.ranks:
-        found.setdefault((item.state, item.step, item.where, item.because), []).append(item.rank)
-    listed = [RankGroup(*key, tuple(ranks)) for key, ranks in found.items()]
+        standings.setdefault((item.state, item.step, item.where, item.because), []).append(item.rank)
+    listed = [RankGroup(*key, tuple(ranks)) for key, ranks in standings.items()]
     return sorted(
         listed, key=lambda item: (_ORDER.index(item.state), -1 if item.step is None else item.step, item.ranks)
     )

@@ -52,7 +52,7 @@ def print_table(listing: Listing, console: Console) -> None:
         values = "; ".join(filter(None, row.ranges))
         texts = (row.site, row.type, ", ".join(row.inputs), ", ".join(row.outputs), values)
         rest = (", ".join(dict.fromkeys(row.marks)), row.where)
-        table.add_row(str(row.step), str(row.rank), *map(_plain, texts), str(row.gradients), *map(_plain, rest))
+        table.add_row(str(row.step), str(row.rank), *map(plain, texts), str(row.gradients), *map(plain, rest))
     console.print(table)
     _print_rest(listing, console)
 
@@ -60,31 +60,29 @@ def print_table(listing: Listing, console: Console) -> None:
 def _title(listing: Listing) -> str:
     settings = "/".join(str(value) for name, value in listing.settings.items() if name != "zoom")
     places = f"steps {_span(listing.steps)}, ranks {_span(listing.ranks)}"
-    how = _plain(", ".join(filter(None, (listing.framework, settings))))
-    return f"[bold]{_plain(listing.path)}[/]  {how}, {places}: {listing.calls} calls, {listing.tensors} tensors"
+    how = plain(", ".join(filter(None, (listing.framework, settings))))
+    return f"[bold]{plain(listing.path)}[/]  {how}, {places}: {listing.calls} calls, {listing.tensors} tensors"
 
 
 def _label(row: Row) -> str:
     flow = f"{', '.join(row.inputs) or '–'} → {', '.join(row.outputs) or '–'}"
-    kind = f" [cyan]({_plain(row.type)})[/]" if row.type else ""
+    kind = f" [cyan]({plain(row.type)})[/]" if row.type else ""
     gradients = f" [green]∂{row.gradients}[/]" if row.gradients else ""
-    remark = f" [red]{_plain(row.remark)}[/]" if row.remark else ""
+    remark = f" [red]{plain(row.remark)}[/]" if row.remark else ""
     # NaN and the like, to be seen without colours too.
-    marks = f"  [bold red]!! {_plain(', '.join(dict.fromkeys(row.marks)))}[/]" if row.marks else ""
+    marks = f"  [bold red]!! {plain(', '.join(dict.fromkeys(row.marks)))}[/]" if row.marks else ""
     values = "; ".join(filter(None, row.ranges))
-    told = f"  [cyan]{_plain('{' + values + '}')}[/]" if values else ""
-    return (
-        f"{_plain(row.site)}{kind}  [dim]{_plain(flow)}[/]{told}{gradients}{marks}  [dim]{_plain(row.where)}[/]{remark}"
-    )
+    told = f"  [cyan]{plain('{' + values + '}')}[/]" if values else ""
+    return f"{plain(row.site)}{kind}  [dim]{plain(flow)}[/]{told}{gradients}{marks}  [dim]{plain(row.where)}[/]{remark}"
 
 
 def _print_rest(listing: Listing, console: Console) -> None:
     if listing.hidden:
         console.print(f"… {listing.hidden} more calls; use --limit to see them", highlight=False)
     for note in listing.notes:
-        console.print(f"[yellow]note[/]  {_plain(note)}", highlight=False)
+        console.print(f"[yellow]note[/]  {plain(note)}", highlight=False)
     for damage in listing.damage:
-        console.print(f"[red]damaged[/]  {_plain(damage)}", highlight=False)
+        console.print(f"[red]damaged[/]  {plain(damage)}", highlight=False)
 
 
 def _span(numbers: tuple[int, ...]) -> str:
@@ -93,5 +91,6 @@ def _span(numbers: tuple[int, ...]) -> str:
     return ", ".join(map(str, numbers)) or "none"
 
 
-def _plain(text: str) -> str:
+def plain(text: str) -> str:
+    """A text that rich prints as it is."""
     return _escape(legible(text))

@@ -17,6 +17,7 @@ from typing import Any, TypeAlias
 
 from ..model.tensors import Spec
 from ..model.weights import Certificate, Conversion, Pair, Unpaired, WeightComparison, WeightMap, WeightRow
+from ..model.words import bytes_text
 from .notebook import QUIET, verdict_element
 from .page import markup
 from .sheets import element, shorten
@@ -67,7 +68,7 @@ def conversion_text(conversion: Conversion, *, table: bool = False) -> str:
         for row in conversion.rows
     )  # fmt: skip
     lines = [
-        f"{conversion.source} -> {conversion.target}: {len(conversion.rows)} weights carried over, {_size(conversion.nbytes)}"
+        f"{conversion.source} -> {conversion.target}: {len(conversion.rows)} weights carried over, {bytes_text(conversion.nbytes)}"
     ]
     lines.append("  " + ", ".join(f"{kind} {count}" for kind, count in kinds.most_common()))
     lines += [f"  note           {note}" for note in conversion.notes]
@@ -163,15 +164,6 @@ def _cut(lines: Sequence[str], most: int = MOST) -> list[str]:
 
 def _some(names: Sequence[str], most: int = 3) -> str:
     return ", ".join(names[:most]) + (f" … ({len(names)})" if len(names) > most else "")
-
-
-def _size(count: int) -> str:
-    size = float(count)
-    for unit in ("bytes", "KB", "MB"):
-        if size < 1000:
-            return f"{count} bytes" if unit == "bytes" else f"{size:.1f} {unit}"
-        size /= 1000
-    return f"{size:.1f} GB"
 
 
 Found: TypeAlias = WeightMap | Conversion | WeightComparison | Certificate

@@ -7,8 +7,9 @@ other tools' layouts.
     lines.py      one checked line of JSON          stage.py     payload bytes behind the training thread
     trace.py      Trace: what everybody sees        reader.py    our own layout, read lazily, trusting nothing
     digest.py     statistics and fingerprint        arrays.py    bytes <-> numpy, for each element type
-    digest_numba.py     the same, compiled, where numba is installed
+    digest_numba.py, fingerprint_numba.py     the same, compiled, where numba is installed
     device_sums.py      the same from sums that a device has made
+    manifests.py  whose a directory is              uploading.py    a trace on its way to another file system
     registry.py   the table of layouts              native.py    our own layout, as the registry wants it
     folding.py    a step that repeats an earlier one, as its numbers alone
     appending.py  files that grow, and stay whole on a full disk

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import secrets
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
@@ -51,13 +52,14 @@ def replace_end(file: int, data: bytes, start: int, end: bytes, *, where: object
 @contextlib.contextmanager
 def replaced(path: Path, mode: int = 0o644) -> Iterator[BinaryIO]:
     """A file that takes the place of the one at `path` when the block ends; if it fails, nothing has changed."""
-    draft = path.with_name(f".{path.name}.{os.getpid()}.part")
+    draft = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}.part")
     try:
         with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "wb") as file:
             yield file
         draft.replace(path)
     except BaseException:
-        draft.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # what went wrong is told, not that its trace cannot be removed
+            draft.unlink(missing_ok=True)
         raise
 
 

@@ -37,10 +37,10 @@ def nbytes(spec: Spec) -> int:
 
 def to_array(raw: memoryview | bytes | np.ndarray[Any, Any], spec: Spec, where: str) -> np.ndarray[Any, Any]:
     """The stored bytes as an array in its storage type, without a copy."""
-    found = len(raw)
-    if found != nbytes(spec):
+    size = len(raw)
+    if size != nbytes(spec):
         raise TraceFormatError(
-            f"{where}: {spec} needs {nbytes(spec)} bytes, the payload has {found}. The record is damaged."
+            f"{where}: {spec} needs {nbytes(spec)} bytes, the payload has {size}. The record is damaged."
         )
     try:
         return np.frombuffer(raw, dtype=STORAGE[spec.dtype]).reshape(spec.shape)

@@ -48,8 +48,8 @@ def parse(text: bytes | memoryview, count: int, *, wide: bool = False) -> NDArra
             return False
         here, numbers = data[start:end], out[first:behind]
         hard = np.empty((_MOST_HARD, 3), np.int64)
-        found, doubtful = kernel(address_of(here), here.size, numbers, hard, _powers())
-        if found != numbers.size:
+        numbers_read, doubtful = kernel(address_of(here), here.size, numbers, hard, _powers())
+        if numbers_read != numbers.size:
             return False
         for place, begin, stop in hard[:doubtful].tolist():
             numbers[place] = float(bytes(here[begin:stop]))

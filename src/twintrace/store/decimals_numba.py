@@ -51,8 +51,8 @@ def _scaled(w, e, powers, single):
     error = ((a * c - product) + a * d + b * c) + b * d
     error += high * rest + low * power
     doubt = product * _ALMOST
-    found = product + error
-    return found, product + (error - doubt) == product + (error + doubt)
+    rounded = product + error
+    return rounded, product + (error - doubt) == product + (error + doubt)
 
 
 _ZERO, _NINE, _MINUS, _PLUS, _POINT, _COMMA, _SPACE = (np.uint8(ord(c)) for c in "09-+., ")

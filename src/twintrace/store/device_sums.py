@@ -39,15 +39,15 @@ def finish(rows: NDArray[np.int64], dtypes: Sequence[str], sizes: Sequence[int],
     with np.errstate(all="ignore"):
         means = (reals[:, 0] / np.maximum(finite, 1) + 0.0).tolist()
         norms = np.sqrt(reals[:, 1]).tolist()
-    singles = _singles(rows[:, 2:4])
+    singles = _single_values(rows[:, 2:4]).tolist()
     special = ((reals[:, 4:6] != 0).any(1) | ~np.isfinite(reals[:, :4]).all(1)).tolist()
-    found: list[Found] = []
+    digests: list[Found] = []
     for i, (whole, real) in enumerate(zip(rows[:, 2:8].tolist(), reals.tolist(), strict=True)):
         low, high, nan, posinf, neginf, zero = whole
         text = prints[32 * i : 32 * i + 32] if wanted else None
         count = int(finite[i])
         if not count:
-            found.append((None, None, None, None, nan, posinf, neginf, zero, text, None, None))
+            digests.append((None, None, None, None, nan, posinf, neginf, zero, text, None, None))
             continue
         mean, norm, one, two = means[i], norms[i], real[2], real[3]
         if special[i]:
@@ -58,8 +58,8 @@ def finish(rows: NDArray[np.int64], dtypes: Sequence[str], sizes: Sequence[int],
             low, high = singles[i]
         else:
             low, high = _value(dtype, low), _value(dtype, high)
-        found.append((low, high, mean, norm, nan, posinf, neginf, zero, text, one, two))
-    return found
+        digests.append((low, high, mean, norm, nan, posinf, neginf, zero, text, one, two))
+    return digests
 
 
 class Kinds:
@@ -89,36 +89,31 @@ def columns(
         prints = _sealed(rows[:, :2].view(np.uint64), kinds.sizes.view(np.uint64))
     finite = kinds.elements - rows[:, 4:7].sum(1)
     reals = np.ascontiguousarray(rows[:, 8:].T).view(np.float64) + 0.0
-    found = np.zeros((6, len(rows)))
+    table = np.zeros((6, len(rows)))
     with np.errstate(all="ignore"):
-        found[2] = reals[0] / np.maximum(finite, 1) + 0.0
-        found[3] = np.sqrt(reals[1])
-    found[4:] = reals[2:4]
+        table[2] = reals[0] / np.maximum(finite, 1) + 0.0
+        table[3] = np.sqrt(reals[1])
+    table[4:] = reals[2:4]
     usual = (finite > 0) & (reals[4] == 0) & (reals[5] == 0) & np.isfinite(reals[:4]).all(0)
     if len(kinds.singles):
-        found[:2, kinds.singles] = _single_values(rows[kinds.singles, 2:4]).T
+        table[:2, kinds.singles] = _single_values(rows[kinds.singles, 2:4]).T
     for dtype, chosen in kinds.others:
         told = [
             [_value(dtype, key) for key in pair] if usual[i] else [0, 0]
             for i, pair in zip(chosen.tolist(), rows[chosen, 2:4].tolist(), strict=True)
         ]
-        found[:2, chosen] = np.array(told, np.float64).reshape(-1, 2).T
+        table[:2, chosen] = np.array(told, np.float64).reshape(-1, 2).T
         if dtype in ("i64", "u64"):  # beyond 2^53 float64 has not all of them
             usual[chosen] &= [max(map(abs, pair)) <= 2**53 for pair in told]
-    return prints, found, np.ascontiguousarray(rows[:, 4:8].T), usual
+    return prints, table, np.ascontiguousarray(rows[:, 4:8].T), usual
 
 
 _HALF_BYTES = {dtype: 1 if dtype == "f4e2m1fn_x2" else 2 * size for dtype, size in DTYPES.items()}
 _SINGLE_KEYS = frozenset(("f32", "bf16"))
 
 
-def _singles(keys: NDArray[np.int64]) -> list[list[float]]:
-    """The values of keys, taken for those of f32; zeros have no sign."""
-    values: list[list[float]] = _single_values(keys).tolist()
-    return values
-
-
 def _single_values(keys: NDArray[np.int64]) -> NDArray[np.float64]:
+    """The values of keys, taken for those of f32; zeros have no sign."""
     bits = np.where(keys < 0, keys ^ 0x7FFFFFFF, keys).astype(np.int32)
     with np.errstate(all="ignore"):
         return bits.view(np.float32).astype(np.float64) + 0.0

@@ -449,8 +449,8 @@ def _sums(words: NDArray[np.uint64], first: int) -> tuple[int, int]:
 
 
 def _products(x: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    found: NDArray[np.uint64] = ((x & np.uint64(0xFFFFFFFF)) * (x >> np.uint64(32))).sum(axis=1)
-    return found
+    products: NDArray[np.uint64] = ((x & np.uint64(0xFFFFFFFF)) * (x >> np.uint64(32))).sum(axis=1)
+    return products
 
 
 def _stir(z: NDArray[np.uint64]) -> NDArray[np.uint64]:

@@ -25,180 +25,12 @@ import numpy as np
 from numba import njit, types
 
 from ..engine.compiling import compiled
-from ..engine.intrinsics import as_float, at, bits, fetch, half, modulus, move, put
+from ..engine.intrinsics import as_float, at, bits, half, modulus
 from ..model.fingerprints import GROUP, WEIGHTS
-from .digest import BLOCK, KEYS
+from .digest import BLOCK
+from .fingerprint_numba import fingerprint, gather, group_weights, mix, reach, sample, seal, sum_blocks
 
-# Bytes. Counts within a block are kept in the width of an element.
-_AHEAD = 4096  # memory this far ahead of what is read is asked for
-_PAGE = 4096
-# Here one line of each page is asked for: finding out where a page lies takes as long as reading it.
-_FAR_AHEAD = 8 * _PAGE
-_LINE = 64  # what a processor fetches at a time; where it is more, some prefetches do nothing
-
-_STEP = np.uint64(0x9E3779B97F4A7C15)
-_FIRST = np.uint64(0xBF58476D1CE4E5B9)
-_SECOND = np.uint64(0x94D049BB133111EB)
-_LOW_HALF = np.uint64(0xFFFFFFFF)
-_ADDED, _CROSSED = KEYS[:128], KEYS[128:]
 _WEIGHTS = np.array(WEIGHTS)
-_S27, _S29, _S30, _S31, _S32 = (np.uint64(bits) for bits in (27, 29, 30, 31, 32))
-
-
-# The fingerprint ---------------------------------------------------------------------------------------------------
-
-
-@njit
-def _stir(z):
-    z ^= z >> _S29
-    z *= _FIRST
-    z ^= z >> _S32
-    z *= _SECOND
-    return z ^ (z >> _S32)
-
-
-@njit
-def _product(z):
-    return (z & _LOW_HALF) * (z >> _S32)
-
-
-@njit
-def _mix(address, start, length, a, b):
-    """Add the block of `length` bytes at `address`, which begins with byte `start`, to the two sums."""
-    p = np.uint64(0)
-    q = np.uint64(0)
-    s = np.uint64(0)
-    words = length >> 3
-    for i in range(words):
-        word = at(np.uint64, address, i)
-        p += _product(word + _ADDED[i])
-        q += _product(word ^ _CROSSED[i])
-        s += word
-    if length & 7:  # the last word, filled up with zeros
-        word = np.uint64(0)
-        for i in range(length & 7):
-            word |= np.uint64(at(np.uint8, address, words * 8 + i)) << np.uint64(8 * i)
-        p += _product(word + _ADDED[words])
-        q += _product(word ^ _CROSSED[words])
-        s += word
-    return _add(p, q, s, start, a, b)
-
-
-@njit
-def _add(p, q, s, start, a, b):
-    key = np.uint64(2 * (start // BLOCK)) * _STEP
-    a += _stir(p + s * _FIRST + (key + _STEP))
-    b += _stir(q + s * _SECOND + (key + _STEP + _STEP))
-    return a, b
-
-
-@njit
-def _group_weights(group):
-    """The weights of a group of elements in the two order sums: the halves of a stirred number, in [-1, 1)."""
-    z = _stir((np.uint64(group) + np.uint64(1)) * _STEP)
-    return np.float64(np.int32(z & _LOW_HALF)) * 2.0**-31, np.float64(np.int32(z >> _S32)) * 2.0**-31
-
-
-@njit
-def _avalanche(z):
-    z ^= z >> _S30
-    z *= _FIRST
-    z ^= z >> _S27
-    z *= _SECOND
-    return z ^ (z >> _S31)
-
-
-@njit
-def _seal(nbytes, a, b):
-    """Close both sums."""
-    high = _avalanche(a + np.uint64(nbytes) * _STEP)
-    return high, _avalanche(b ^ ((high << _S32) | (high >> _S32)))
-
-
-@njit
-def _reach(address, start, nbytes):
-    """Where the block at `start` lies, and its length; one that comes later is asked for."""
-    if start % _PAGE == 0 and start + _FAR_AHEAD < nbytes:
-        fetch(address + start + _FAR_AHEAD)
-    for line in range(start + _AHEAD, min(start + _AHEAD + BLOCK, nbytes), _LINE):
-        fetch(address + line)
-    return address + start, min(BLOCK, nbytes - start)
-
-
-def _blocks(address, nbytes, first):
-    """Terms that blocks add to the two sums, the first of which begins with byte `first` of the whole."""
-    a = np.uint64(0)
-    b = np.uint64(0)
-    for start in range(0, nbytes, BLOCK):
-        block, length = _reach(address, start, nbytes)
-        a, b = _mix(block, first + start, length, a, b)
-    return a, b
-
-
-_sums_of_blocks = njit(_blocks)
-
-
-def _fingerprint(address, nbytes):
-    a, b = _sums_of_blocks(address, nbytes, 0)
-    return _seal(nbytes, a, b)
-
-
-# A few words, for noticing that memory was written to --------------------------------------------------------------
-
-
-def _sample(address, nbytes):
-    """A word that depends on 16 words of the memory, the first and the last among them."""
-    if nbytes < 8:
-        return _mix(address, 0, nbytes, np.uint64(0), np.uint64(0))[0]
-    found = np.uint64(nbytes)
-    for i in range(16):
-        found = _stir(found + at(np.uint64, address + (nbytes - 8) * i // 15, 0))
-    return found
-
-
-# Elements that do not lie side by side ------------------------------------------------------------------------------
-
-
-@njit
-def _pick(like, size, source, rows, between, count, step, target):
-    """A table of elements, as many rows at a time as share a line: one that is turned round is read once only."""
-    together = _LINE // size if between == size else 1
-    for first in range(0, rows, together):
-        many = min(together, rows - first)
-        for i in range(count):
-            place = source + first * between + i * step
-            goal = target + (first * count + i) * size
-            for row in range(many):
-                put(like, goal + row * count * size, 0, at(like, place + row * between, 0))
-                if size == 16:  # two words
-                    put(like, goal + row * count * size, 1, at(like, place + row * between, 1))
-
-
-def _gather(address, runs, size, target):
-    axes = runs.shape[0]
-    count, step = runs[axes - 1]
-    rows, between = runs[axes - 2]
-    outer = 1
-    for axis in range(axes - 2):
-        outer *= runs[axis, 0]
-    for number in range(outer):
-        rest = number
-        table = address
-        for axis in range(axes - 3, -1, -1):
-            table += rest % runs[axis, 0] * runs[axis, 1]
-            rest //= runs[axis, 0]
-        if step == size:
-            for row in range(rows):
-                move(target + row * count * size, table + row * between, count * size)
-        elif size == 4:
-            _pick(np.uint32, 4, table, rows, between, count, step, target)
-        elif size == 2:
-            _pick(np.uint16, 2, table, rows, between, count, step, target)
-        elif size == 1:
-            _pick(np.uint8, 1, table, rows, between, count, step, target)
-        else:
-            _pick(np.uint64, size, table, rows, between, count, step, target)
-        target += rows * count * size
 
 
 # Real floats: order and classes from the bits, sums from the values ------------------------------------------------
@@ -242,13 +74,15 @@ def _extent_finite(like, top, infinity, address, count):
     return low, high, nan, posinf, neginf
 
 
-# Which float the bits are. Numbers and not functions, because numba cannot cache a kernel that is handed a function;
+# Which number the bits are. Numbers and not functions, because numba cannot cache a kernel that is handed a function;
 # they are constants once inlined, so no comparison is left in a loop.
-_F64, _F32, _F16, _BF16 = range(4)
+_F64, _F32, _F16, _BF16, _WHOLE = range(5)
 
 
 @njit
 def _value(kind, bits):
+    if kind == _WHOLE:
+        return np.float64(bits)
     if kind == _F64:
         return as_float(np.int64(bits))
     if kind == _F32:
@@ -307,9 +141,9 @@ def _reals(like, kind, size, top, infinity, address, nbytes, wanted):
     two = 0.0
     weights = _WEIGHTS.ctypes.data
     for start in range(0, nbytes, BLOCK):
-        block, length = _reach(address, start, nbytes)
+        block, length = reach(address, start, nbytes)
         if wanted:
-            a, b = _mix(block, start, length, a, b)
+            a, b = mix(block, start, length, a, b)
         count = length // size
         block_low, block_high, zeros = _extent(like, top, block, count)
         place = weights + 8 * (start // size % GROUP)
@@ -321,7 +155,7 @@ def _reals(like, kind, size, top, infinity, address, nbytes, wanted):
             neginf += neginfs
         else:
             sums = _sums(like, kind, block, count, place)
-        first, second = _group_weights(start // size // GROUP)
+        first, second = group_weights(start // size // GROUP)
         low = like(min(low, block_low))
         high = like(max(high, block_high))
         zero += zeros
@@ -331,7 +165,7 @@ def _reals(like, kind, size, top, infinity, address, nbytes, wanted):
         two += second * sums[2]
     finite = nbytes // size - nan - posinf - neginf
     mean, norm = _mean_and_norm(total, squares, finite)
-    upper, lower = _seal(nbytes, a, b)
+    upper, lower = seal(nbytes, a, b)
     # -1 is the key of negative zero, whose sign is dropped.
     least = _value(kind, like(0 if low == -1 else low ^ top) if low < 0 else low)
     most = _value(kind, like(0 if high == -1 else high ^ top) if high < 0 else high)
@@ -393,13 +227,13 @@ def _complexes(like, kind, size, top, infinity, address, nbytes, wanted):
     two = 0.0
     weights = _WEIGHTS.ctypes.data
     for start in range(0, nbytes, BLOCK):
-        block, length = _reach(address, start, nbytes)
+        block, length = reach(address, start, nbytes)
         if wanted:
-            a, b = _mix(block, start, length, a, b)
+            a, b = mix(block, start, length, a, b)
         least, most, block_total, block_squares, nans, infs, zeros, order = _complex_block(
             like, kind, top, infinity, block, length // size, weights + 8 * (start // size % GROUP)
         )
-        first, second = _group_weights(start // size // GROUP)
+        first, second = group_weights(start // size // GROUP)
         one += first * order
         two += second * order
         low = min(low, least)
@@ -411,7 +245,7 @@ def _complexes(like, kind, size, top, infinity, address, nbytes, wanted):
         zero += zeros
     finite = nbytes // size - nan - posinf
     mean, norm = _mean_and_norm(total, squares, finite)
-    upper, lower = _seal(nbytes, a, b)
+    upper, lower = seal(nbytes, a, b)
     return as_float(low), as_float(high), mean, norm, finite, nan, posinf, 0, zero, upper, lower, one, two
 
 
@@ -431,19 +265,6 @@ def _integer_extent(like, least, most, address, count):
     return low, high, zero
 
 
-@njit(fastmath={"reassoc", "nsz", "contract"})
-def _integer_sums(like, address, count, weights):
-    total = 0.0
-    squares = 0.0
-    order = 0.0
-    for i in range(count):
-        v = np.float64(at(like, address, i))
-        total += v
-        squares += v * v
-        order += v * at(np.float64, weights, i)
-    return total, squares, order
-
-
 @njit
 def _integers(like, size, least, most, address, nbytes, wanted):
     a = np.uint64(0)
@@ -457,14 +278,14 @@ def _integers(like, size, least, most, address, nbytes, wanted):
     two = 0.0
     weights = _WEIGHTS.ctypes.data
     for start in range(0, nbytes, BLOCK):
-        block, length = _reach(address, start, nbytes)
+        block, length = reach(address, start, nbytes)
         if wanted:
-            a, b = _mix(block, start, length, a, b)
+            a, b = mix(block, start, length, a, b)
         count = length // size
         block_low, block_high, zeros = _integer_extent(like, least, most, block, count)
         place = weights + 8 * (start // size % GROUP)
-        block_total, block_squares, order = _integer_sums(like, block, count, place)
-        first, second = _group_weights(start // size // GROUP)
+        block_total, block_squares, order = _sums(like, _WHOLE, block, count, place)
+        first, second = group_weights(start // size // GROUP)
         one += first * order
         two += second * order
         low = like(min(low, block_low))
@@ -474,7 +295,7 @@ def _integers(like, size, least, most, address, nbytes, wanted):
         squares += block_squares
     finite = nbytes // size
     mean, norm = _mean_and_norm(total, squares, finite)
-    upper, lower = _seal(nbytes, a, b)
+    upper, lower = seal(nbytes, a, b)
     return low, high, mean, norm, finite, 0, 0, 0, zero, upper, lower, one, two
 
 
@@ -512,11 +333,11 @@ def _bytes(tables, address, nbytes, wanted):
     per = tables.shape[0]
     finite_tables = np.where(np.isfinite(tables), tables, 0.0)
     for start in range(0, nbytes, BLOCK):
-        block, length = _reach(address, start, nbytes)
+        block, length = reach(address, start, nbytes)
         if wanted:
-            a, b = _mix(block, start, length, a, b)
+            a, b = mix(block, start, length, a, b)
         _count_codes(block, length, counts)
-        first, second = _group_weights(start * per // GROUP)
+        first, second = group_weights(start * per // GROUP)
         for table in range(per):
             place = weights + 8 * (start * per % GROUP + table)
             order = _code_order(block, length, place, per, finite_tables[table])
@@ -553,7 +374,7 @@ def _bytes(tables, address, nbytes, wanted):
     if finite == 0:
         low = high = 0.0
     mean, norm = _mean_and_norm(total, squares, finite)
-    upper, lower = _seal(nbytes, a, b)
+    upper, lower = seal(nbytes, a, b)
     return low, high, mean, norm, finite, nan, posinf, neginf, zero, upper, lower, one, two
 
 
@@ -606,10 +427,10 @@ _KERNELS = {
     "i16": _integer(np.int16), "u16": _integer(np.uint16), "i32": _integer(np.int32), "u32": _integer(np.uint32),
     "i64": _integer(np.int64), "u64": _integer(np.uint64),
     "bytes": ((_TABLES, *_ARGUMENTS), _bytes),
-    "fingerprint": ((types.intp, types.intp), _fingerprint),
-    "blocks": ((types.intp, types.intp, types.intp), _blocks),
-    "gather": ((types.intp, _RUNS, types.intp, types.intp), _gather),
-    "sample": ((types.intp, types.intp), _sample),
+    "fingerprint": ((types.intp, types.intp), fingerprint),
+    "blocks": ((types.intp, types.intp, types.intp), sum_blocks),
+    "gather": ((types.intp, _RUNS, types.intp, types.intp), gather),
+    "sample": ((types.intp, types.intp), sample),
 }  # fmt: skip
 
 

@@ -100,15 +100,15 @@ class Pattern:
     @cached_property
     def tensors(self) -> dict[int, int]:
         """Tensor to its place among the numbers. Of two lines with one number the first counts."""
-        found: dict[int, int] = {}
+        places: dict[int, int] = {}
         place = 0
         for line in self.lines:
             marks = len(_MARK.findall(line))
             match = _TENSOR.match(line) if marks == 1 else None
             if match:
-                found.setdefault(int(match[1]), place)
+                places.setdefault(int(match[1]), place)
             place += marks
-        return found
+        return places
 
     @cached_property
     def plain(self) -> bool:
@@ -162,14 +162,14 @@ class Numbers:
         if len(raw) != expected:
             raise ValueError(f"expected {expected} bytes of numbers, got {len(raw)}")
         places = np.cumsum([0, 16 * size, 2 * width * size, 32 * size])
-        found = np.zeros((4, size), np.uint32)
+        integers = np.zeros((4, size), np.uint32)
         for number, name in enumerate(counts):
-            found[COUNTS.index(name)] = np.frombuffer(raw, "<u4", size, int(places[3]) + 4 * size * number)
+            integers[COUNTS.index(name)] = np.frombuffer(raw, "<u4", size, int(places[3]) + 4 * size * number)
         return cls(
             np.frombuffer(raw, np.uint8, 16 * size).reshape(size, 16),
             np.frombuffer(raw, f"<f{width}", 2 * size, int(places[1])).reshape(2, size),
             np.frombuffer(raw, "<f8", 4 * size, int(places[2])).reshape(4, size),
-            found,
+            integers,
         )
 
 
@@ -267,12 +267,12 @@ def changed_lines(reference: Pattern, pattern: Pattern) -> dict[int, bytes] | No
     """Lines of a pattern that are others than the reference's, by place; None where there are too many, or more or fewer lines."""
     if len(reference.lines) != len(pattern.lines):
         return None
-    found = {
+    changed = {
         place: line
         for place, (known, line) in enumerate(zip(reference.lines, pattern.lines, strict=True))
         if known != line
     }
-    return found if len(found) <= MAX_CHANGED else None
+    return changed if len(changed) <= MAX_CHANGED else None
 
 
 def _decode(texts: list[bytes], width: int, canonical: bool) -> list[Any]:

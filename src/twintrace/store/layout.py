@@ -57,16 +57,16 @@ def uploads_path(root: Path, rank: int) -> Path:
 
 def step_of(name: str) -> int | None:
     """The step of a journal, by its name from the trace's directory on; None of anything else."""
-    found = _journal(name)
-    return None if found is None else found[0]
+    place = _journal(name)
+    return None if place is None else place[0]
 
 
 def _journal(name: str) -> tuple[int, int] | None:
     """`(step, rank)` of `step3/rank0/journal.jsonl`."""
     match name.split("/"):
         case [step, rank, file] if file == JOURNAL:
-            found = _STEP.fullmatch(step), _RANK.fullmatch(rank)
-            return (int(found[0][1]), int(found[1][1])) if found[0] and found[1] else None
+            matches = _STEP.fullmatch(step), _RANK.fullmatch(rank)
+            return (int(matches[0][1]), int(matches[1][1])) if matches[0] and matches[1] else None
     return None
 
 
@@ -91,7 +91,7 @@ def is_ours(parts: tuple[str, ...], *, is_folder: bool) -> bool:
 
 def journals(root: Place) -> list[tuple[int, int]]:
     """`(step, rank)` of every journal there is, sorted. Anything else in the directory is not ours and is left alone."""
-    found = []
+    places = []
     if isinstance(root, RemotePath):
         return sorted(place for name in root.files() if (place := _journal(name)) is not None)
     for step_dir in root.iterdir():
@@ -101,5 +101,5 @@ def journals(root: Place) -> list[tuple[int, int]]:
         for rank_dir in step_dir.iterdir():
             rank = _RANK.fullmatch(rank_dir.name)
             if rank and (rank_dir / JOURNAL).is_file():
-                found.append((int(step[1]), int(rank[1])))
-    return sorted(found)
+                places.append((int(step[1]), int(rank[1])))
+    return sorted(places)

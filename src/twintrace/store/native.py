@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import heapq
 import itertools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import numpy as np
 
+from ..model.choices import Progress
 from ..model.errors import TraceError
 from ..model.records import Call, Gradient, Role
 from ..model.tensors import CRC, Tensor
@@ -22,16 +23,13 @@ from .reader import is_native, open_native
 from .trace import Journal, Trace
 from .writer import TraceWriter, Writer
 
+Tell = Progress
 recognises = is_native
 
 
 def read(path: Path, *, tolerant: bool) -> Trace:
     """Open a directory of our own layout."""
     return open_native(path, tolerant=tolerant)
-
-
-Tell = Callable[[str, int, int], None]
-"""Told (what is being done, how much of it is done, how much there is)."""
 
 
 def write(trace: Trace, path: Path, *, tell: Tell | None = None) -> None:

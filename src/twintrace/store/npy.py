@@ -100,8 +100,8 @@ class Npy:
 def _header(path: Path, raw: bytes) -> tuple[str, bool, tuple[int, ...], int]:
     """Element type, order, shape and where the data begins. numpy's own reader refuses MindSpore's bf16 (`<E2`)."""
     if raw[:6] != b"\x93NUMPY" or len(raw) < 12 or raw[6] not in (1, 2, 3):
-        found = f"it begins with {raw[:8]!r}" if raw else "it is empty"
-        raise TraceFormatError(f"{path}: no npy file: {found}.")
+        beginning = f"it begins with {raw[:8]!r}" if raw else "it is empty"
+        raise TraceFormatError(f"{path}: no npy file: {beginning}.")
     wide = 2 if raw[6] == 1 else 4
     end = 8 + wide + int.from_bytes(raw[8 : 8 + wide], "little")
     try:

@@ -45,17 +45,17 @@ def _complete(root: Path, step: int, rank: int) -> None:
         and tensor.payload.step is None
         and tensor.payload.offset + tensor.payload.nbytes > size
     ]
-    found: list[tuple[int, bytes]] = []
+    pieces: list[tuple[int, bytes]] = []
     for tensor in missing:
         try:
             assert tensor.payload is not None
-            found.append((tensor.payload.offset, journal.array(tensor).tobytes()))
+            pieces.append((tensor.payload.offset, journal.array(tensor).tobytes()))
         except TraceFormatError:
             continue
-    if found:
+    if pieces:
         descriptor = os.open(file, os.O_WRONLY)
         try:
-            for offset, data in found:
+            for offset, data in pieces:
                 os.pwrite(descriptor, data, offset)
         finally:
             os.close(descriptor)

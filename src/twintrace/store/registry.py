@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import importlib
 import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol, cast
 
+from ..model.choices import Progress
 from ..model.errors import TraceError, TraceNotFoundError, UsageError
 from .remote import is_remote, remote_path
 from .trace import Trace
@@ -28,8 +28,7 @@ class Layout(Protocol):
     def read(self, path: Path, *, tolerant: bool) -> Trace: ...
 
 
-Tell = Callable[[str, int, int], None]
-"""Told (what is being done, how much of it is done, how much there is)."""
+Tell = Progress
 
 
 class Exporter(Protocol):

@@ -91,22 +91,22 @@ class RemotePath:
 
     def files(self) -> list[str]:
         """All files below, relative to here: one request, or a few, not one for each folder."""
-        found = self._asked(self._system.find)
-        return [path.removeprefix(self._path.lstrip("/")).lstrip("/") for path in (item.lstrip("/") for item in found)]
+        names = self._asked(self._system.find)
+        return [path.removeprefix(self._path.lstrip("/")).lstrip("/") for path in (item.lstrip("/") for item in names)]
 
     def open(self, mode: str) -> IO[bytes]:
         opened: IO[bytes] = self._asked(lambda path: self._system.open(path, mode))
         return opened
 
     def read_bytes(self) -> bytes:
-        found: bytes = self._asked(self._system.cat_file)
-        return found
+        data: bytes = self._asked(self._system.cat_file)
+        return data
 
     def piece(self, offset: int, length: int) -> bytes:
         """A stretch of the file, by a range request; shorter where the file is."""
         ask = functools.partial(self._system.cat_file, start=offset, end=offset + length)
-        found: bytes = self._asked(ask)
-        return found
+        data: bytes = self._asked(ask)
+        return data
 
     def put(self, file: Path, sent: Callable[[int], None]) -> None:
         """Send a local file here. Whatever the file system raises is raised.

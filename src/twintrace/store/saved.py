@@ -42,12 +42,12 @@ def open_folder(path: str | os.PathLike[str]) -> Trace:
         raise TraceNotFoundError(f"{root}: expected a folder of .npy files, but it {what}.")
     try:
         with os.scandir(root) as entries:
-            found = [entry.name for entry in entries if entry.name.endswith(".npy")]
+            files = [entry.name for entry in entries if entry.name.endswith(".npy")]
     except OSError as error:
         raise TraceNotFoundError(f"{root}: cannot be read ({error.strerror}).") from error
-    if not found:
+    if not files:
         raise TraceNotFoundError(f"{root}: expected .npy files in it, found none. Folders below it are not looked at.")
-    names = sorted(found, key=lambda name: (numbers_of(name), _natural(name)))
+    names = sorted(files, key=lambda name: (numbers_of(name), _natural(name)))
 
     def load(step: int, rank: int) -> SavedJournal:
         return SavedJournal(root, names, Header(step, rank, 1, FRAMEWORK, SETTINGS))

@@ -114,7 +114,9 @@ class Stage:
             position += piece
             done += piece
             if done < total:  # larger than what was free: hand over what is there
-                self._publish(position)
+                with self._changed:
+                    self._head = position
+                    self._changed.notify_all()
         return position
 
     def end(self, written: Callable[[], None] | None = None) -> None:
@@ -159,11 +161,6 @@ class Stage:
     def _finish_segment(self) -> None:
         if self._segments and self._segments[-1].end is None:
             self._segments[-1].end = self._head
-
-    def _publish(self, position: int) -> None:
-        with self._changed:
-            self._head = position
-            self._changed.notify_all()
 
     def _wait_for_room(self, position: int) -> None:
         with self._changed:

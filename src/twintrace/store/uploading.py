@@ -27,21 +27,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ..model.choices import Progress
 from ..model.errors import SessionError, TraceExistsError, TraceNotFoundError, TraceWriteError, UsageError
+from ..model.words import bytes_text, counted, error_text
 from . import layout
-from .lines import MAX_MANIFEST, decode
+from .lines import MAX_MANIFEST
+from .manifests import document_of, remove_trace, shared, taken, unlike
 from .recovery import recover
 from .remote import RemotePath, remote_path
-from .writer import SAME_RUN, remove_trace
 
 PATIENCE = 60.0
 """Seconds without a byte sent after which a recorder that is being closed waits no longer."""
 PAUSE = 0.5
 """Seconds before the second attempt; each pause is twice as long as the one before, up to `LONGEST`."""
 LONGEST = 60.0
-
-Tell = Callable[[str, int, int], None]
-"""Told (file, how many have arrived, how many there are)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,10 +55,10 @@ class Remainder:
     """The error of the last attempt."""
 
     def __str__(self) -> str:
-        count = f"{self.files} file{'s' if self.files != 1 else ''}"
+        count = counted(self.files, "file")
         why = f" ({self.because})" if self.because else ""
         return (
-            f"{count} of this run, {_size(self.nbytes)}, could not be uploaded to {self.url}{why}. Nothing is lost: the trace "
+            f"{count} of this run, {bytes_text(self.nbytes)}, could not be uploaded to {self.url}{why}. Nothing is lost: the trace "
             f"is in {self.root}. Send the rest with: twintrace upload {self.root}"
         )
 
@@ -212,7 +211,7 @@ class Uploader:
                 self.root.mkdir(parents=True, exist_ok=True)
                 (self.root / layout.MANIFEST).write_bytes(manifest)
         elif not self._replaces and (self._world == 1 or steps):
-            raise _exists(self.url, self._world)
+            raise taken(self.url, self._world)
 
     def start(self) -> None:
         """Begin, once the local trace is there. Steps that are whole in it, from a run that is resumed, go first."""
@@ -242,16 +241,17 @@ class Uploader:
         """
         wait = PATIENCE if patience is None else patience
         with self._changed:
+            thread = self._thread
             self._closing, self._progress = True, time.monotonic()
             self._changed.notify_all()
             try:
-                while self._thread is not None and self._thread.is_alive() and not self._is_idle(wait):
+                while thread is not None and thread.is_alive() and time.monotonic() - self._progress <= wait:
                     self._changed.wait(0.1)
             finally:
                 self._given_up = True
                 self._changed.notify_all()
-        if self._thread is not None:
-            self._thread.join(timeout=1.0)  # it may hang in a request; what it still sends is in the log
+        if thread is not None:
+            thread.join(timeout=1.0)  # it may hang in a request; what it still sends is in the log
         return self._settle()
 
     def abandon(self) -> None:
@@ -261,22 +261,17 @@ class Uploader:
         if self._log is not None:
             self._log.close()
 
-    def _is_idle(self, patience: float) -> bool:
-        return time.monotonic() - self._progress > patience
-
     def _settle(self) -> Remainder | None:
         assert self._log is not None
-        left = self._left()
+        left, rest = self._left(), None
         if left or self._refused is not None:
             nbytes = sum((self.root / name).stat().st_size for name in left)
-            found = Remainder(self.root, self.url, len(left), nbytes, str(self._refused or self.trouble))
-        else:
-            found = None
+            rest = Remainder(self.root, self.url, len(left), nbytes, str(self._refused or self.trouble))
         if self._thread is None or not self._thread.is_alive():
             self._log.close()
-        if found is None and not self._keep:
+        if rest is None and not self._keep:
             _remove(self.root)
-        return found
+        return rest
 
     def _left(self) -> list[str]:
         assert self._log is not None
@@ -299,7 +294,7 @@ class Uploader:
                 self._refused, self.trouble = error, str(error)
                 return
             except Exception as error:  # noqa: BLE001 - whatever a file system raises: it is tried again, and the run goes on
-                self.trouble = _text(error)
+                self.trouble = error_text(error)
                 self._pause(min(PAUSE * 2**failures, LONGEST))
                 failures += 1
             else:
@@ -334,7 +329,7 @@ class Uploader:
 
 
 def upload_trace(
-    root: Path, url: str | None = None, *, resume: bool = False, tell: Tell | None = None
+    root: Path, url: str | None = None, *, resume: bool = False, tell: Progress | None = None
 ) -> Remainder | None:
     """Send what has not arrived yet of a trace that nobody records any more.
 
@@ -397,7 +392,7 @@ def _send_again(there: RemotePath, root: Path, name: str, log: _Log) -> None:
             return _send(there, root, name, log, lambda nbytes: None)
         except Exception as error:
             if pause is None:
-                raise TraceWriteError(f"{there}/{name}: {_text(error)}") from error
+                raise TraceWriteError(f"{there}/{name}: {error_text(error)}") from error
             time.sleep(pause)
 
 
@@ -408,9 +403,9 @@ def _send(there: RemotePath, root: Path, name: str, log: _Log, sent: Callable[[i
     for part in name.split("/"):
         target = target / part
     target.put(file, sent)
-    found = target.stat().st_size
-    if found != stamp[0]:
-        raise OSError(f"{target} has {found} bytes after {stamp[0]} were sent")
+    size = target.stat().st_size
+    if size != stamp[0]:
+        raise OSError(f"{target} has {size} bytes after {stamp[0]} were sent")
     sent(0)
     log.arrived(name, stamp)
 
@@ -432,30 +427,22 @@ def _claim(there: RemotePath, root: Path, log: _Log, *, rank: int, known: frozen
     assert mine is not None
     other = _manifest_of(there)
     if other is not None and log.replaces:
-        _remove_there(there)
+        # Remove an old trace, and only a trace; its manifest last, so that what is left by a cut is still one.
+        names = there.files()
+        strangers = [name for name in names if not layout.is_ours(tuple(name.split("/")), is_folder=False)]
+        if strangers:
+            raise shared(there, strangers)
+        for name in sorted(names, key=lambda name: name == layout.MANIFEST):
+            (there / name).remove()
         other = None
     if other is not None and other != mine:
-        ours, theirs = _document(mine), _document(other)
+        ours = document_of(mine)
         world = ours.get("world", 1)
-        same = all(ours.get(key) == theirs.get(key) for key in SAME_RUN)
         unknown = _steps_of(there, rank) - log.steps() - (known or frozenset())
-        if not same or unknown or (world == 1 and known is None):
-            raise _exists(str(there), world)
+        if unknown or unlike(ours, document_of(other)) or (world == 1 and known is None):
+            raise taken(there, world)
         log.arrived(layout.MANIFEST, _stamp(root / layout.MANIFEST))  # the first that came has written it
     log.claim()
-
-
-def _remove_there(there: RemotePath) -> None:
-    """Remove an old trace, and only a trace; its manifest last, so that what is left by a cut is still one."""
-    names = there.files()
-    strangers = [name for name in names if not layout.is_ours(tuple(name.split("/")), is_folder=False)]
-    if strangers:
-        raise TraceExistsError(
-            f"{there} holds a trace and something else ({', '.join(sorted(strangers)[:3])} …), so nothing was removed. "
-            f"Choose another address, or move that away."
-        )
-    for name in sorted(names, key=lambda name: name == layout.MANIFEST):
-        (there / name).remove()
 
 
 def _remove(root: Path) -> None:
@@ -478,24 +465,16 @@ def _manifest_of(root: Path | RemotePath) -> bytes | None:
         return None
 
 
-def _document(manifest: bytes) -> dict[str, Any]:
-    try:
-        document = decode(manifest)
-    except ValueError:
-        return {}
-    return document if isinstance(document, dict) else {}
-
-
 def _steps_of(there: RemotePath, rank: int) -> frozenset[int]:
     return frozenset(step for step, own in layout.journals(there) if own == rank)
 
 
 def _ranks_on_the_way(root: Path) -> Iterator[int]:
     """Ranks that had begun, and have no journal yet; rank 0 where nobody had."""
-    found = [
+    ranks = [
         int(path.name.removeprefix("rank").removesuffix(layout.UPLOADS)) for path in root.glob(f"rank*{layout.UPLOADS}")
     ]
-    yield from found or ([] if layout.journals(root) else [0])
+    yield from ranks or ([] if layout.journals(root) else [0])
 
 
 def _files_of(root: Path, step: int, rank: int) -> list[str]:
@@ -511,21 +490,5 @@ def _all_files(root: Path, rank: int) -> list[str]:
 
 
 def _stamp(file: Path) -> tuple[int, int]:
-    found = file.stat()
-    return found.st_size, found.st_mtime_ns
-
-
-def _exists(url: str, world: int) -> TraceExistsError:
-    remedy = "record with overwrite=True to replace it" if world == 1 else "remove it before the ranks are started"
-    return TraceExistsError(f"{url} already holds another trace. Choose another address, or {remedy}.")
-
-
-def _text(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}"[:400]
-
-
-def _size(nbytes: int) -> str:
-    for unit, limit in (("GB", 1 << 30), ("MB", 1 << 20), ("KB", 1 << 10)):
-        if nbytes >= limit:
-            return f"{nbytes / limit:.1f} {unit}"
-    return f"{nbytes} bytes"
+    facts = file.stat()
+    return facts.st_size, facts.st_mtime_ns

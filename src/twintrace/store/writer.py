@@ -14,9 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import json
 import os
-import stat
 import time
 import zlib
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -30,7 +28,9 @@ from ..model.tensors import Location
 from . import layout
 from .appending import append
 from .folding import NotFoldable, Numbers, Pattern, changed_lines, fold, unfold
-from .lines import MAX_MANIFEST, Wire, decode, seal
+from .lines import Wire, seal
+from .manifests import claim, identity, read_manifest, remove_trace
+from .manifests import resume as go_on_in
 from .stage import ALIGN, DEFAULT_BYTES, Stage
 
 # Contents remembered for deduplication. Past this the oldest are forgotten and may be stored again: memory stays bounded.
@@ -173,8 +173,8 @@ class TraceWriter:
         self._whole = False  # this step has a payload, and stays as it is
         self._known: dict[str, tuple[int, int, int]] = {}
         self._journal: Journal | None = None
-        self._manifest = _identity(root / layout.MANIFEST)
-        self._created = _read_manifest(root / layout.MANIFEST).get("created")
+        self._manifest = identity(root / layout.MANIFEST)
+        self._created = read_manifest(root / layout.MANIFEST).get("created")
 
     @classmethod
     def create(
@@ -200,19 +200,18 @@ class TraceWriter:
                  payloads are written behind
         taken    steps that the trace has elsewhere
         """
-        if resume and _read_manifest(root / layout.MANIFEST).get("version") == layout.PLAIN_VERSION:
+        if resume and read_manifest(root / layout.MANIFEST).get("version") == layout.PLAIN_VERSION:
             folds = False  # the trace goes on as it began
         version = layout.VERSION if folds else layout.PLAIN_VERSION
         document = {"format": layout.FORMAT, "version": version, "created": time.time(), **manifest}
-        text = json.dumps(document, indent=2, allow_nan=False) + "\n"
         try:
             if overwrite and world == 1:
                 remove_trace(root)
             root.mkdir(parents=True, exist_ok=True)
             if resume and (root / layout.MANIFEST).exists():
-                _resume(root, document, rank=rank)
+                go_on_in(root, document, rank=rank)
             else:
-                _publish(root, text, document, rank=rank, world=world)
+                claim(root, document, rank=rank, world=world)
         except TraceExistsError:
             raise
         except PermissionError as error:
@@ -250,12 +249,12 @@ class TraceWriter:
 
     def begin_step(self, step: int, header: Mapping[str, Wire]) -> Journal:
         """Open the journal of `step`; its first line is the header."""
-        now = _identity(self.root / layout.MANIFEST)
+        now = identity(self.root / layout.MANIFEST)
         if now is None:
             raise TraceWriteError(
                 f"{self.root} is gone: its manifest was removed while recording. Choose another path."
             )
-        if now != self._manifest and _read_manifest(self.root / layout.MANIFEST).get("created") != self._created:
+        if now != self._manifest and read_manifest(self.root / layout.MANIFEST).get("created") != self._created:
             raise TraceWriteError(
                 f"{self.root} is another trace by now: somebody has recorded over this one. Choose another path."
             )
@@ -384,9 +383,9 @@ class TraceWriter:
             _, known, changed = self._resolved
         if known is None:
             for step, reference in reversed(self._patterns.values()):
-                found = changed_lines(reference, pattern)
-                if found is not None:
-                    known, changed = (step, reference), found
+                differing = changed_lines(reference, pattern)
+                if differing is not None:
+                    known, changed = (step, reference), differing
                     self._resolved = pattern, known, changed
                     break
         if known is None:
@@ -460,124 +459,3 @@ def _write(file: Path, data: bytes) -> None:
             written += os.write(descriptor, data[written:])
     finally:
         os.close(descriptor)
-
-
-def _identity(file: Path) -> tuple[int, int, int] | None:
-    """Which file it is, whatever has been put under its name; None where there is none."""
-    try:
-        found = file.stat()
-    except OSError:
-        return None
-    # With the time: the number of a file that was removed is soon given to another.
-    return (found.st_dev, found.st_ino, found.st_mtime_ns) if stat.S_ISREG(found.st_mode) else None
-
-
-def _publish(root: Path, text: str, document: Mapping[str, Any], *, rank: int, world: int) -> None:
-    """Put the manifest in place in one step, so that no reader and no other rank ever sees half of it."""
-    manifest = root / layout.MANIFEST
-    # Not the pid: ranks in containers of their own may all be process 7.
-    draft = root / f"{layout.DRAFT}{os.urandom(8).hex()}"
-    draft.write_text(text)
-    try:
-        os.link(draft, manifest)
-        strangers = [
-            p.name for p in root.iterdir() if p.name != layout.MANIFEST and not p.name.startswith(layout.DRAFT)
-        ]
-        if strangers and world == 1:
-            manifest.unlink()
-            raise TraceExistsError(
-                f"{root} is not empty ({', '.join(sorted(strangers)[:3])} …) and holds no trace. Choose an empty directory."
-            )
-    except FileExistsError as error:
-        if isinstance(error, TraceExistsError):
-            raise
-        _join(root, manifest, document, rank=rank, world=world)
-    finally:
-        draft.unlink(missing_ok=True)
-
-
-SAME_RUN = ("format", "version", "framework", "settings", "world")
-"""Settings that two recordings in one trace must have in common."""
-
-
-def _resume(root: Path, document: Mapping[str, Any], *, rank: int) -> None:
-    """Go on in a trace that is there. What a killed process has left in the ring is brought to its place first."""
-    other = _read_manifest(root / layout.MANIFEST)
-    unlike = [key for key in SAME_RUN if other.get(key) != document.get(key)]
-    if unlike:
-        told = "; ".join(f"{key}: {other.get(key)!r} there, {document.get(key)!r} now" for key in unlike)
-        raise TraceExistsError(
-            f"{root} holds a trace that was recorded otherwise ({told}), so recording cannot go on there. "
-            f"Record in the same way, or choose another path."
-        )
-    from .recovery import recover
-
-    recover(root, rank)
-
-
-def _join(root: Path, manifest: Path, document: Mapping[str, Any], *, rank: int, world: int) -> None:
-    """Another rank was here first: fine if it belongs to the same run and this rank has written nothing yet."""
-    other = _read_manifest(manifest)
-    same = all(other.get(key) == document.get(key) for key in SAME_RUN)
-    if world > 1 and same and not any(r == rank for _, r in layout.journals(root)):
-        return
-    remedy = "record with overwrite=True to replace it" if world == 1 else "remove it before the ranks are started"
-    raise TraceExistsError(f"{root} already holds another trace. Choose another path, or {remedy}.")
-
-
-def _read_manifest(file: Path) -> Mapping[str, Any]:
-    """The manifest, or an empty mapping: somebody else may have put anything under this name."""
-    try:
-        if not file.is_file():  # a pipe would not answer
-            return {}
-        with file.open("rb") as opened:
-            document = decode(opened.read(MAX_MANIFEST))
-    except (OSError, ValueError):
-        return {}
-    return document if isinstance(document, dict) else {}
-
-
-def trace_entries(root: Path) -> list[Path]:
-    """All files and folders of a trace, in an order in which they can be removed; none where there is no trace.
-
-    Raises:
-        TraceExistsError: something that is no part of a trace lies among them.
-    """
-    manifest = root / layout.MANIFEST
-    if _read_manifest(manifest).get("format") != layout.FORMAT:
-        return []
-    files: list[Path] = []
-    folders: list[Path] = []
-    strangers: list[str] = []
-    pending = [entry for entry in root.iterdir() if entry != manifest]
-    while pending:
-        entry = pending.pop()
-        is_folder = entry.is_dir() and not entry.is_symlink()
-        parts = entry.relative_to(root).parts
-        # A link, which is not followed, may stand for either.
-        if not any(layout.is_ours(parts, is_folder=kind) for kind in {is_folder, is_folder or entry.is_symlink()}):
-            strangers.append("/".join(parts))
-        elif is_folder:
-            folders.append(entry)
-            pending.extend(entry.iterdir())
-        else:
-            files.append(entry)
-    if strangers:
-        raise TraceExistsError(
-            f"{root} holds a trace and something else ({', '.join(sorted(strangers)[:3])} …), "
-            f"so nothing was removed. Choose another path, or move that away."
-        )
-    # A folder was met before those in it. The manifest is last: what is left by a kill in between is still a trace.
-    return [*files, *reversed(folders), manifest]
-
-
-def remove_trace(root: Path) -> None:
-    """Remove an old trace, and only a trace: what does not look like one stays, and `create` will say so.
-
-    What was looked at goes, one by one: a file that somebody puts there meanwhile stops it.
-    """
-    for entry in trace_entries(root):
-        if entry.is_dir() and not entry.is_symlink():
-            entry.rmdir()
-        else:
-            entry.unlink()

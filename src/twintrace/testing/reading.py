@@ -22,14 +22,14 @@ from ..model.values import Nest, TensorRef, Value, leaves, tensor_slots
 from .fixtures import Array
 
 
-def check_same_bits(found: Array | None, expected: Array | None, what: str = "array") -> None:
+def check_same_bits(got: Array | None, expected: Array | None, what: str = "array") -> None:
     """AssertionError unless type, shape and every bit agree: NaN equals the same NaN, 0.0 does not equal -0.0."""
-    assert found is not None, f"{what}: not there"
+    assert got is not None, f"{what}: not there"
     assert expected is not None, f"{what}: nothing to compare with"
-    assert (found.dtype, found.shape) == (expected.dtype, expected.shape), (
-        f"{what}: expected {expected.dtype}{list(expected.shape)}, got {found.dtype}{list(found.shape)}"
+    assert (got.dtype, got.shape) == (expected.dtype, expected.shape), (
+        f"{what}: expected {expected.dtype}{list(expected.shape)}, got {got.dtype}{list(got.shape)}"
     )
-    assert found.tobytes() == expected.tobytes(), f"{what}: expected {expected}, got {found}"
+    assert got.tobytes() == expected.tobytes(), f"{what}: expected {expected}, got {got}"
 
 
 class Reading:
@@ -44,10 +44,10 @@ class Reading:
 
     def __getitem__(self, address: str) -> Call:
         wanted = address if address.split(":")[0].count("/") else f"forward/{address}"
-        found = [call for call in self.calls if str(call.site) == wanted]
-        assert found, f"{wanted} was not recorded; there are {[str(call.site) for call in self.calls]}"
-        assert len(found) == 1, f"{wanted} was recorded {len(found)} times"
-        return found[0]
+        fitting = [call for call in self.calls if str(call.site) == wanted]
+        assert fitting, f"{wanted} was not recorded; there are {[str(call.site) for call in self.calls]}"
+        assert len(fitting) == 1, f"{wanted} was recorded {len(fitting)} times"
+        return fitting[0]
 
     def sites(self, kind: Kind | None = None, phase: Phase | None = None) -> list[str]:
         """The addresses of the calls of a kind and a phase, in the order in which they began."""
@@ -76,15 +76,17 @@ class Reading:
 
     def gradients(self, call: Call, role: Role) -> dict[str, Array]:
         """The gradients of a call's arguments or results, by slot."""
-        found = [gradient for gradient in call.gradients if gradient.role is role]
-        assert len({gradient.slot for gradient in found}) == len(found), f"{call.site}: a gradient came twice: {found}"
-        return {gradient.slot: self.values(gradient.tensor) for gradient in found}
+        own = [gradient for gradient in call.gradients if gradient.role is role]
+        assert len({gradient.slot for gradient in own}) == len(own), f"{call.site}: a gradient came twice: {own}"
+        return {gradient.slot: self.values(gradient.tensor) for gradient in own}
 
     def parameter_gradients(self) -> dict[str, Array]:
         """The gradients that arrived in the parameters, by name."""
-        found = list(self.journal.parameter_gradients())
-        assert len({gradient.slot for gradient in found}) == len(found), f"a parameter's gradient came twice: {found}"
-        return {gradient.slot: self.values(gradient.tensor) for gradient in found}
+        arrived = list(self.journal.parameter_gradients())
+        assert len({gradient.slot for gradient in arrived}) == len(arrived), (
+            f"a parameter's gradient came twice: {arrived}"
+        )
+        return {gradient.slot: self.values(gradient.tensor) for gradient in arrived}
 
     def producer(self, call: Call, slot: str) -> str | None:
         """The address of the call that put out the tensor in an argument's place; None for a leaf."""

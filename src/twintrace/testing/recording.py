@@ -37,8 +37,8 @@ def recorded(
 ) -> tuple[Reading, Derivatives]:
     """Record `function` forward and backward; what was recorded, and what the framework computed."""
     with recorder(framework, path, model, **options):
-        found = framework.differentiate(function, *inputs, model=model)
-    return Reading(path), found
+        derivatives = framework.differentiate(function, *inputs, model=model)
+    return Reading(path), derivatives
 
 
 def loss_of(framework: Page, model: Any) -> Callable[[Any], Any]:

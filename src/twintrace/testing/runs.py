@@ -30,6 +30,6 @@ def assert_same_run(
     __tracebackhide__ = True
     from ..api import compare, verdict  # here, as pytest loads the plugin of this package for every suite
 
-    found = compare(left, right, **{"pictures": False} | options)
-    if found.code != 0:
-        raise AssertionError(verdict(found))
+    comparison = compare(left, right, **{"pictures": False} | options)
+    if comparison.code != 0:
+        raise AssertionError(verdict(comparison))

@@ -17,7 +17,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import secrets
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -25,6 +24,7 @@ from typing import Any, BinaryIO, Protocol
 
 from ..model.errors import CheckpointError, UsageError
 from ..model.tensors import Spec
+from ..store.appending import replaced
 from ..store.arrays import nbytes
 from . import ckpt, pth, safetensors
 from .extents import Checkpoint, Stored, copy_extent, read_extent
@@ -175,18 +175,13 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
     It is not forced onto the disk (for a gigabyte that takes longer than everything else): it survives the process, as any file
     does, and a power failure as much as any other file does.
     """
-    partial = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}.partial")
     try:
-        with partial.open("xb") as file:
+        with replaced(path, mode=0o666) as file:
             yield file
-        partial.replace(path)
     except OSError as error:
         if isinstance(error, FileNotFoundError) and not path.parent.is_dir():
             raise CheckpointError(f"{path}: there is no folder {path.parent}. Make it first.") from None
         raise CheckpointError(f"{path}: cannot be written ({error.strerror or error}). Nothing was changed.") from error
-    finally:
-        with contextlib.suppress(OSError):
-            partial.unlink(missing_ok=True)
 
 
 class _Shards:

@@ -22,6 +22,7 @@ from typing import Any
 
 from ..model.errors import WeightsError
 from ..model.weights import Pair, WeightMap
+from ..model.words import dotted
 from .derivation import derivation
 from .equality import by_equality, settle
 from .fusion import fusions, unclear_fusions
@@ -175,7 +176,7 @@ class _Matcher:
             rest = path[len(one) :].lstrip(".") if one else path
             if one and two and rest[:1].isdigit():
                 continue  # branches that are numbered, and called differently: see `places`
-            right = self.open[1].get(".".join(filter(None, (two, rest))))
+            right = self.open[1].get(dotted(two, rest))
             if right is not None and self._look(left) == self._look(right):
                 yield left, right
 

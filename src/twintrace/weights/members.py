@@ -42,17 +42,17 @@ class Unclear:
 
 
 def to_weights(
-    left: State, right: State, found: Sequence[Match], unclear: Sequence[Unclear], fused: Sequence[Pair] = ()
+    left: State, right: State, layers: Sequence[Match], unclear: Sequence[Unclear], fused: Sequence[Pair] = ()
 ) -> WeightMap:
     """The map that follows from the layers that were paired. `fused`: pairs of one weight with several."""
-    return _Writer(left, right, found, unclear, fused).write()
+    return _Writer(left, right, layers, unclear, fused).write()
 
 
 class _Writer:
     def __init__(
-        self, left: State, right: State, found: Sequence[Match], unclear: Sequence[Unclear], fused: Sequence[Pair]
+        self, left: State, right: State, layers: Sequence[Match], unclear: Sequence[Unclear], fused: Sequence[Pair]
     ) -> None:
-        self.left, self.right, self.found, self.unclear, self.fused = left, right, found, unclear, fused
+        self.left, self.right, self.found, self.unclear, self.fused = left, right, layers, unclear, fused
         self.live = left.live and right.live
         self.misfits: list[str] = []
 
@@ -178,7 +178,13 @@ def steps_between(left: Item, right: Item, *, live: bool) -> tuple[str, ...] | N
         return steps if left.spec.dtype == right.spec.dtype else (*steps, f"cast {right.spec.dtype}")
     if left.rule.kind == right.rule.kind != "" or left.spec.dtype != right.spec.dtype:
         return None
-    return _relaid(left.spec.shape, right.spec.shape)
+    # Steps from one shape to the other in layers of different kinds: axes of one, trailing axes in one, transposed.
+    alike = [size for size in left.spec.shape if size != 1] == [size for size in right.spec.shape if size != 1]
+    if alike or (
+        left.spec.shape[:1] == right.spec.shape[:1] and math.prod(left.spec.shape) == math.prod(right.spec.shape)
+    ):
+        return ("reshape " + " ".join(map(str, right.spec.shape)),)
+    return ("permute 1 0",) if len(left.spec.shape) == 2 and left.spec.shape == right.spec.shape[::-1] else None
 
 
 def lengths_of(direction: Item, state: State) -> Item | None:
@@ -194,11 +200,3 @@ def dimension(lengths: Item, direction: Item) -> str:
         return "None"
     long = [axis for axis, size in enumerate(lengths.spec.shape) if size > 1]
     return str(long[0]) if len(long) == 1 else str(direction.norm)
-
-
-def _relaid(left: tuple[int, ...], right: tuple[int, ...]) -> tuple[str, ...] | None:
-    """Steps from one shape to the other in layers of different kinds: axes of one, trailing axes in one, transposed."""
-    alike = [size for size in left if size != 1] == [size for size in right if size != 1]
-    if alike or (left[:1] == right[:1] and math.prod(left) == math.prod(right)):
-        return ("reshape " + " ".join(map(str, right)),)
-    return ("permute 1 0",) if len(left) == 2 and left == right[::-1] else None

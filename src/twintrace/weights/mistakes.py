@@ -31,18 +31,23 @@ _GATES = {
 }
 
 
-def describe(expected: Array, found: Array, dtype: str, kind: str = "") -> str:
-    """A sentence about `found`, whose values should be those of `expected`; both in their storage type."""
-    one, two = as_float(expected, dtype), as_float(found, dtype)
-    if found.shape != expected.shape:
-        return next(_other_shape(one, two), f"has shape {list(found.shape)}, expected {list(expected.shape)}")
+def describe(expected: Array, got: Array, dtype: str, kind: str = "") -> str:
+    """A sentence about `got`, whose values should be those of `expected`; both in their storage type."""
+    one, two = as_float(expected, dtype), as_float(got, dtype)
+    if got.shape != expected.shape:
+        return next(_other_shape(one, two), f"has shape {list(got.shape)}, expected {list(expected.shape)}")
     if dtype not in UNITS or one.dtype.kind not in "fc":
         one, two = one.astype(np.float64), two.astype(np.float64)
     for hypothesis in _HYPOTHESES:
         text = next(hypothesis(one, two, kind), None)
         if text:
             return text
-    return _how_far(one, two)
+    size = float(np.linalg.norm(one.reshape(-1)) * np.linalg.norm(two.reshape(-1)))
+    cosine = float(np.vdot(one.reshape(-1), two.reshape(-1)).real) / size if size else math.nan
+    largest = float(np.abs(one - two).max(initial=0))
+    if cosine > 0.99:
+        return f"has values that are near (off by up to {largest:.3g}, cosine {cosine:.5f}): another step of training?"
+    return f"has other values (cosine {cosine:.3f}, off by up to {largest:.3g}): not these weights, perhaps a fresh initialisation"
 
 
 def _other_shape(one: Array, two: Array) -> Iterator[str]:
@@ -182,15 +187,6 @@ def _few(one: Array, two: Array, kind: str) -> Iterator[str]:
                 text += f"; all of them are in slice {int(lines.argmax())} of axis {axis}"
                 break
         yield text
-
-
-def _how_far(one: Array, two: Array) -> str:
-    size = float(np.linalg.norm(one.reshape(-1)) * np.linalg.norm(two.reshape(-1)))
-    cosine = float(np.vdot(one.reshape(-1), two.reshape(-1)).real) / size if size else math.nan
-    largest = float(np.abs(one - two).max(initial=0))
-    if cosine > 0.99:
-        return f"has values that are near (off by up to {largest:.3g}, cosine {cosine:.5f}): another step of training?"
-    return f"has other values (cosine {cosine:.3f}, off by up to {largest:.3g}): not these weights, perhaps a fresh initialisation"
 
 
 _HYPOTHESES: tuple[Callable[[Array, Array, str], Iterator[str]], ...] = (

@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..model.tensors import Spec
+from ..model.words import dotted
 from .states import Item, State
 from .wording import ORDINALS, WEAK, Wording, tokens, wording
 
@@ -99,7 +100,7 @@ def groups_of(state: State) -> dict[str, Group]:
     for item in state.items.values():
         if item.same_as is None:
             alone = not item.rule.kind and not _ORDINARY.fullmatch(item.role)
-            path, role = (".".join(filter(None, (item.path, item.role))), "value") if alone else (item.path, item.role)
+            path, role = (dotted(item.path, item.role), "value") if alone else (item.path, item.role)
             groups.setdefault(path, Group(path, len(groups))).items[role] = item
     return groups
 
@@ -184,13 +185,13 @@ def places(
     look        signature of a layer, equal for layers that could be the same one
     in_order    pairs layers by the order of their use, where that is known; it comes before that of numbers
     """
-    found = Places()
-    _lay(found, _tree(left.values()), _tree(right.values()), (0, 0), look, in_order)
-    return found
+    pairing = Places()
+    _lay(pairing, _tree(left.values()), _tree(right.values()), (0, 0), look, in_order)
+    return pairing
 
 
 def _lay(
-    found: Places, left: _Node, right: _Node, depths: tuple[int, int], look: Look, in_order: InOrder | None
+    pairing: Places, left: _Node, right: _Node, depths: tuple[int, int], look: Look, in_order: InOrder | None
 ) -> None:
     """Pair the numbered branches below two nodes, and those below them."""
     sides = [list(left.series()), list(right.series())]
@@ -200,14 +201,14 @@ def _lay(
             members = list(zip(one.members, two.members[::-1] if backwards else two.members, strict=True))
             used = _by_use(one, two, look, in_order) if in_order else []
             for first, second in used or members:
-                found.count += 1
+                pairing.count += 1
                 if not used and one.sizes.count(first.size) > 1 and one.above != two.above:
-                    found.by_number.add(found.count)
+                    pairing.by_number.add(pairing.count)
                 deep = (depths[0] + len(one.above) + 1, depths[1] + len(two.above) + 1)
                 for side, node in enumerate((first, second)):
                     for group in node.groups:
-                        found.at[side][group.path], found.depth[side][group.path] = found.count, deep[side]
-                _lay(found, first, second, deep, look, in_order)
+                        pairing.at[side][group.path], pairing.depth[side][group.path] = pairing.count, deep[side]
+                _lay(pairing, first, second, deep, look, in_order)
         done = {id(one) for pair in pairs for one in pair[:2]}
         # what has no counterpart is looked into: its branches may have one
         rest = [[series for series in side if id(series) not in done] for side in sides]

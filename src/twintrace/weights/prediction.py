@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 from ..model.errors import WeightsError
 from ..model.weights import Ambiguity, Pair, Unpaired, WeightMap
+from ..model.words import dotted
 from .layers import UNKNOWN, counterpart
 from .members import dimension, lengths_of
 from .states import Item, State
@@ -69,9 +70,9 @@ def _predicted(item: Item, framework: str, mint: bool) -> tuple[str, tuple[str, 
         rule = counterpart(framework, item.kind)
         around = {inside: name for name, inside in counterpart(framework, item.outer).children.items()}
         head, _, last = path.rpartition(".")
-        path = ".".join(filter(None, (head, around.get(last, last))))
+        path = dotted(head, around.get(last, last))
         for name, inside in rule.children.items():
             if not inside:  # the weights are one level further down
                 path, rule = f"{path}.{name}".lstrip("."), counterpart(framework, "BatchNorm2d")
     own = next((own for own, known in rule.roles.items() if known == role), role)
-    return ".".join(filter(None, (path, own))), simple((*undo, *rule.layout.get(role, ())))
+    return dotted(path, own), simple((*undo, *rule.layout.get(role, ())))

@@ -23,6 +23,7 @@ from ..frameworks import registry
 from ..frameworks.protocol import Weight, Weights
 from ..model.errors import CheckpointError, UsageError, WeightsError
 from ..model.tensors import Spec
+from ..model.words import dotted
 from ..store.arrays import STORAGE
 from . import pth
 from .checkpoints import FRAMEWORKS, open_checkpoint
@@ -148,7 +149,7 @@ def _live(weight: Weight, framework: str, workshop: Weights) -> Item:
     path = weight.layer
     head, _, last = path.rpartition(".")
     if last in outer.children:
-        path = ".".join(filter(None, (head, outer.children[last])))
+        path = dotted(head, outer.children[last])
     norm = weight.settings.get("weight_norm", ...)
     norm = None if norm is ... else "None" if norm is None else norm
     spec, role = Spec(*workshop.spec_of(weight.tensor)), rule.roles.get(weight.own, weight.own)

@@ -13,6 +13,11 @@ if HERE not in sys.path:
     sys.path.append(HERE)
 
 
+@pytest.fixture(autouse=True, scope="session")
+def _beside_numpy_2(mindspore_beside_numpy_2):
+    """The first call of MindSpore is made."""
+
+
 @pytest.fixture(autouse=True)
 def _after_a_network_that_raised():
     """MindSpore does not tidy up after a forward that raised while it was differentiated: the next gradient would fail, or be of

@@ -51,7 +51,7 @@ def deepest():
 )
 def test_what_runs_bare_runs_recorded(tmp_path, level):
     depth, limit = deepest() - 10, sys.getrecursionlimit()
-    assert depth > 200
+    assert depth > 100
     net = nested(depth)
     with tt.record(tmp_path / "t", net, level=level, strict=True) as rec:
         x = torch.ones(2, requires_grad=True)

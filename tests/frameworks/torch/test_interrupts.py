@@ -14,7 +14,7 @@ from torch.optim.optimizer import _global_optimizer_pre_hooks  # noqa: E402
 from torch.utils._python_dispatch import _get_current_dispatch_mode_stack  # noqa: E402
 
 import twintrace as tt  # noqa: E402
-from twintrace.collect.session import _HERE  # noqa: E402
+from twintrace.collect.processes import HERE  # noqa: E402
 from twintrace.frameworks.torch.releases import ENGINE  # noqa: E402
 
 pytestmark = pytest.mark.needs_torch
@@ -42,7 +42,7 @@ def installed():
         "dispatch modes": list(_get_current_dispatch_mode_stack()),
         "steps": dict(_global_optimizer_pre_hooks),
         "handlers": signal.getsignal(signal.SIGINT),
-        "busy": _HERE.busy,
+        "busy": HERE.busy,
     }
 
 

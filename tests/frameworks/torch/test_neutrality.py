@@ -9,11 +9,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
-from torch import nn
-from zoo import CASES, Case
 
-import twintrace as tt
+torch = pytest.importorskip("torch")
+
+from torch import nn  # noqa: E402
+from zoo import CASES, Case  # noqa: E402
+
+import twintrace as tt  # noqa: E402
 
 pytestmark = pytest.mark.needs_torch
 HERE = Path(__file__).parent

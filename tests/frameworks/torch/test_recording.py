@@ -7,22 +7,24 @@ import warnings
 
 import numpy as np
 import pytest
-import torch
-import torch.nn.functional as F
-from torch import nn
-from torch import relu as imported_before
-from torch.nn.functional import dropout as imported_dropout
-from torch.overrides import TorchFunctionMode
-from zoo import fuses_on_the_host
 
-import twintrace as tt
-from twintrace.collect.session import unseen
-from twintrace.frameworks.torch import tensors
-from twintrace.frameworks.torch.releases import ENGINE
-from twintrace.model.errors import TraceWriteError
-from twintrace.model.records import Role
-from twintrace.model.values import TensorRef, leaves, tensor_slots
-from twintrace.store.digest import digest
+torch = pytest.importorskip("torch")
+
+import torch.nn.functional as F  # noqa: E402
+from torch import nn  # noqa: E402
+from torch import relu as imported_before  # noqa: E402
+from torch.nn.functional import dropout as imported_dropout  # noqa: E402
+from torch.overrides import TorchFunctionMode  # noqa: E402
+from zoo import fuses_on_the_host  # noqa: E402
+
+import twintrace as tt  # noqa: E402
+from twintrace.collect.processes import unseen  # noqa: E402
+from twintrace.frameworks.torch import tensors  # noqa: E402
+from twintrace.frameworks.torch.releases import ENGINE  # noqa: E402
+from twintrace.model.errors import TraceWriteError  # noqa: E402
+from twintrace.model.records import Role  # noqa: E402
+from twintrace.model.values import TensorRef, leaves, tensor_slots  # noqa: E402
+from twintrace.store.digest import digest  # noqa: E402
 
 pytestmark = pytest.mark.needs_torch
 
@@ -309,6 +311,7 @@ def test_a_write_that_an_operator_declares_is_believed(recorded):
     assert zeros == [15984, 15968, 15952]
 
 
+@pytest.mark.filterwarnings("ignore:DTensor random operators")  # torch 2.6 says it of every mesh of CPUs
 @pytest.mark.offered("torch.distributed.tensor.Shard")
 def test_a_distributed_tensor_that_is_written_through_its_shard_is_read_again(recorded, tmp_path):
     from torch import distributed
@@ -893,6 +896,32 @@ class _Compilable(nn.Module):
 
     def forward(self, x):
         return self.inner(self.outer(x)) * 2
+
+
+@pytest.mark.offered("torch.utils._python_dispatch.is_in_torch_dispatch_mode")
+@pytest.mark.parametrize("on_top", [False, True])
+def test_after_kernels_were_recorded_no_mode_is_said_to_be_on(recorded, on_top):
+    """torch 2.6 compiles nothing while one is; the other mode leaves after the recorder, in whose place it is then."""
+    from torch.utils._python_dispatch import TorchDispatchMode, is_in_torch_dispatch_mode
+
+    class Passing(TorchDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            return func(*args, **(kwargs or {}))
+
+    other = Passing()
+
+    def step():
+        torch.ones(2) + 1
+        assert is_in_torch_dispatch_mode()
+        if on_top:
+            other.__enter__()
+
+    calls, _ = recorded(step, nn.Identity(), level="op")
+    assert any(call.site.name == "aten.add.Tensor" for call in calls)
+    assert is_in_torch_dispatch_mode() is on_top
+    if on_top:
+        other.__exit__(None, None, None)
+    assert not is_in_torch_dispatch_mode()
 
 
 @pytest.mark.filterwarnings("error:twintrace")

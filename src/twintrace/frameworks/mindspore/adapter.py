@@ -137,11 +137,11 @@ class MindsporeFramework:
     precision = staticmethod(precision)
 
     def capabilities(self) -> frozenset[Capability]:
-        found = {Capability.MODULE, Capability.API, Capability.BACKWARD, Capability.COLLECTIVES}
-        found |= {Capability.EAGER, Capability.KERNELS}
+        offered = {Capability.MODULE, Capability.API, Capability.BACKWARD, Capability.COLLECTIVES}
+        offered |= {Capability.EAGER, Capability.KERNELS}
         if ops.is_offered():
-            found.add(Capability.OP)
-        return frozenset(found)
+            offered.add(Capability.OP)
+        return frozenset(offered)
 
     def is_module(self, value: object) -> bool:
         return isinstance(value, nn.Cell)

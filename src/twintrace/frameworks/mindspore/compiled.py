@@ -114,11 +114,21 @@ class CompiledRegions:
         if self._dump is not None:
             _clear(self._dump)  # what was run before is not part of this record
         if self._eager:
-            yield from _run_eagerly()
+            # Both switches: one for functions that were compiled by decorator, one for whole networks.
+            before = os.environ.get(_SWITCH)
+            os.environ[_SWITCH] = "0"
+            yield lambda: _restore(before)
+            if ms.get_context("mode") == ms.GRAPH_MODE:
+                ms.set_context(mode=ms.PYNATIVE_MODE)
+                yield lambda: ms.set_context(mode=ms.GRAPH_MODE)
 
     def _run_layer(self, original: Any) -> Any:
         def __call__(executor: Any, *args: Any, **kwargs: Any) -> Any:
-            theirs = _is_their_own(executor, args)
+            # Is this graph made of MindSpore's own code alone: an optimizer's step, a helper?
+            made_of = getattr(executor, "fn", None) or (args[0] if args else None)
+            home = getattr(made_of, "__module__", None) or type(made_of).__module__
+            # `ms.grad` in GRAPH_MODE makes a function of MindSpore's own, around the user's.
+            theirs = str(home).startswith("mindspore.") and getattr(made_of, "__name__", "") != "after_grad"
 
             def run(*args: Any, **kwargs: Any) -> Any:
                 try:
@@ -137,8 +147,8 @@ class CompiledRegions:
     def _graph_has_run(self, *, theirs: bool) -> None:
         if self._dump is not None:
             running._pynative_executor.sync()
-            found = any(self._dump.rglob("*.npy"))
-            if found:
+            dumped = any(self._dump.rglob("*.npy"))
+            if dumped:
                 self._sink.take_kernels(self._dump)
                 _clear(self._dump)
             elif not theirs and not self._told:
@@ -157,28 +167,11 @@ def _aside(original: Any) -> Any:
     return compile
 
 
-def _run_eagerly() -> Iterator[Callable[[], None]]:
-    """Both switches: one for functions that were compiled by decorator, one for whole networks."""
-    before = os.environ.get(_SWITCH)
-    os.environ[_SWITCH] = "0"
-    yield lambda: _restore(before)
-    if ms.get_context("mode") == ms.GRAPH_MODE:
-        ms.set_context(mode=ms.PYNATIVE_MODE)
-        yield lambda: ms.set_context(mode=ms.GRAPH_MODE)
-
-
 def _restore(before: str | None) -> None:
     if before is None:
         os.environ.pop(_SWITCH, None)
     else:
         os.environ[_SWITCH] = before
-
-
-def _is_their_own(executor: Any, args: Any) -> bool:
-    """Is this graph made of MindSpore's own code alone: an optimizer's step, a helper?"""
-    made_of = getattr(executor, "fn", None) or (args[0] if args else None)
-    home = getattr(made_of, "__module__", None) or type(made_of).__module__
-    return str(home).startswith("mindspore.") and not _computes_gradients(made_of)
 
 
 def _function_name(executor: Any, args: Any) -> str | None:
@@ -188,8 +181,3 @@ def _function_name(executor: Any, args: Any) -> str | None:
     if name is None or (args and isinstance(args[0], nn.Cell)) or isinstance(getattr(executor, "obj", None), nn.Cell):
         return None
     return f"mindspore.jit.{name}"
-
-
-def _computes_gradients(function: Any) -> bool:
-    """`ms.grad` in GRAPH_MODE makes a function of MindSpore's own, around the user's."""
-    return getattr(function, "__name__", "") == "after_grad"

@@ -93,12 +93,12 @@ def is_recomputing() -> bool:
 
 def edges_of(call: Open) -> list[tuple[str, Any, int]]:
     """(slot, node, output number) of each input that takes part in autograd. Asked before the call: in-place calls change it."""
-    found: list[tuple[str, Any, int]] = []
+    edges: list[tuple[str, Any, int]] = []
     for slot, tensor in call.inputs:
         node = getattr(tensor, "_grad_node", None)
         if node is not None:
-            found.append((slot, node, tensor._output_index))
-    return found
+            edges.append((slot, node, tensor._output_index))
+    return edges
 
 
 def next_sequence_number(inputs: list[tuple[str, Any, int]]) -> int:
@@ -271,24 +271,24 @@ class Gradients:
             self._passes += 1
             _Backward.depth += 1
             try:
-                found = original(executor, function, operation, weights, position, *rest)
+                gradients = original(executor, function, operation, weights, position, *rest)
             finally:
                 _Backward.depth -= 1
                 self._passes -= 1
                 self.flush()
             if weights is not None and not self._passes:  # a block that is computed again has a pass of its own inside
                 with unseen():
-                    self._report_parameters(operation, weights, position, found)
-            return found
+                    self._report_parameters(operation, weights, position, gradients)
+            return gradients
 
         return grad
 
-    def _report_parameters(self, operation: Any, weights: Any, position: Any, found: Any) -> None:
+    def _report_parameters(self, operation: Any, weights: Any, position: Any, given: Any) -> None:
         """The gradients that the user gets for these weights; in the order of the weights."""
         if not getattr(operation, "get_by_list", False):
             return
         both = operation.get_all or (getattr(operation, "get_by_position", False) and position is not None)
-        gradients = found[1] if both else found
+        gradients = given[1] if both else given
         wanted = [weights] if isinstance(weights, ms.Parameter) else list(weights)
         arrived = list(gradients) if isinstance(gradients, tuple | list) else [gradients]
         names = self._names()

@@ -15,6 +15,7 @@ from mindspore import Parameter, Tensor, nn
 from mindspore.ops import Primitive
 
 from ...model.sites import Kind, Phase
+from ...model.words import dotted
 from ..headroom import EVERY, headroom
 from ..protocol import ModuleView, Open, Sink
 from .gradients import Gradients, in_backward, is_quiet, is_recomputing, next_sequence_number, unseen
@@ -87,7 +88,7 @@ def view_of(path: str, cell: nn.Cell) -> ModuleView:
 
 def configuration(cell: nn.Cell) -> Mapping[str, Any]:
     """Everything that the constructor left on the Cell, except parameters, Cells, primitives and MindSpore's own bookkeeping."""
-    found = {
+    settings = {
         name: value
         for name, value in vars(cell).items()
         if name[0] != "_"
@@ -96,17 +97,17 @@ def configuration(cell: nn.Cell) -> Mapping[str, Any]:
         and not isinstance(value, Tensor | nn.Cell | Primitive)
     }
     if type(cell).__module__.startswith("mindspore."):  # a user's class may have the same name, and do something else
-        found["mindspore_class"] = f"{type(cell).__module__}.{type(cell).__qualname__}"
-    return {**found, "training": cell.training}
+        settings["mindspore_class"] = f"{type(cell).__module__}.{type(cell).__qualname__}"
+    return {**settings, "training": cell.training}
 
 
 def _own_parameters(cell: nn.Cell) -> dict[str, Any]:
     """The parameters that are this Cell's and no other's: a Cell for training lists its network's as well, by their full names."""
-    found = {name: parameter for name, parameter in cell._params.items() if parameter is not None}
-    if any("." in name for name in found):
+    parameters = {name: parameter for name, parameter in cell._params.items() if parameter is not None}
+    if any("." in name for name in parameters):
         below = {id(p) for _, child in named_modules(cell) if child is not cell for p in child._params.values()}
-        found = {name: parameter for name, parameter in found.items() if id(parameter) not in below}
-    return found
+        parameters = {name: parameter for name, parameter in parameters.items() if id(parameter) not in below}
+    return parameters
 
 
 def _own_buffers(cell: nn.Cell) -> dict[str, Any]:
@@ -148,7 +149,7 @@ class Modules:
     def parameter_names(self) -> dict[int, str]:
         """The parameters' names by object, those that there are by now: a model grows."""
         return {
-            id(parameter): ".".join(filter(None, (prefix, name)))
+            id(parameter): dotted(prefix, name)
             for prefix, model in self._models.items()
             for name, parameter in self._named_parameters(model)
         }
@@ -156,7 +157,7 @@ class Modules:
     def _learn(self) -> None:
         for prefix, model in self._models.items():
             for path, cell in self._named_modules(model):
-                full = ".".join(filter(None, (prefix, path)))
+                full = dotted(prefix, path)
                 if id(cell) not in self._known or self._known[id(cell)][1] is None:
                     self._known[id(cell)] = (cell, self._view_of(full, cell))
 
@@ -211,10 +212,10 @@ class Modules:
     def _meet(self, cell: nn.Cell) -> tuple[nn.Cell, ModuleView | None]:
         """A Cell that was not there when recording began: grown since, or none of ours."""
         self._learn()
-        found = self._known.setdefault(id(cell), (cell, None))
-        if found[1] is None:
+        known = self._known.setdefault(id(cell), (cell, None))
+        if known[1] is None:
             self._sink.stranger(type(cell).__name__)
-        return found
+        return known
 
     def _keeps_state(self, cell: nn.Cell) -> bool:
         """May this Cell have written to something of its own (moving averages, buffers)? Its kernels do so unannounced."""

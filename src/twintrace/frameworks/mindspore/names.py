@@ -121,7 +121,9 @@ def _functions() -> Iterator[tuple[FunctionType, Api]]:
         for home, prefix in _HOMES:
             for name in sorted(vars(home)):
                 function = vars(home)[name]
-                if not isinstance(function, FunctionType) or id(function) in known or _is_alias(home, name):
+                # `isnan_ext` and `tensor_gt` are names behind the scenes.
+                alias = home is ops and (name.endswith("_ext") or name.startswith("tensor_"))
+                if not isinstance(function, FunctionType) or id(function) in known or alias:
                     continue
                 if offered != (name in getattr(home, "__all__", ())):
                     continue
@@ -203,11 +205,6 @@ def settings_of(primitive: Any) -> Mapping[str, Any] | None:
     if not given:
         return None
     return {name: value for name, value in given.items() if isinstance(value, _PLAIN)}
-
-
-def _is_alias(home: Any, name: str) -> bool:
-    """`isnan_ext` and `tensor_gt` are names behind the scenes."""
-    return home is ops and (name.endswith("_ext") or name.startswith("tensor_"))
 
 
 def _writes(last: str) -> tuple[str, ...]:

@@ -66,14 +66,14 @@ def _settings(dtype: str, level: str) -> Mapping[str, Any]:
     known = _SETTINGS.get((dtype, level))
     if known is None:
         device = ms.get_context("device_target")
-        found: dict[str, Any] = {"autocast": {device.lower(): dtype} if dtype else {}}
+        settings: dict[str, Any] = {"autocast": {device.lower(): dtype} if dtype else {}}
         if level:
-            found["autocast_level"] = level
-        found["deterministic"] = ms.get_context("deterministic") == "ON"
-        found["reduced_f32"] = sorted(_reduced(device))
+            settings["autocast_level"] = level
+        settings["deterministic"] = ms.get_context("deterministic") == "ON"
+        settings["reduced_f32"] = sorted(_reduced(device))
         if device == "Ascend":
-            found["precision_mode"] = _ascend("precision_mode")
-        known = _SETTINGS[dtype, level] = found
+            settings["precision_mode"] = _ascend("precision_mode")
+        known = _SETTINGS[dtype, level] = settings
     return known
 
 

@@ -134,18 +134,18 @@ def look(tensor: Any) -> Look:
     name = tensor.name if isinstance(tensor, Parameter) else None
     dtype = dtype_of(tensor)
     key = (dtype, shape_of(tensor), _device_name(tensor), tensor._requires_grad, name)
-    found = _LOOKS.get(key)
-    if found is None:
+    known = _LOOKS.get(key)
+    if known is None:
         if len(_LOOKS) >= _MAX_LOOKS:
             _LOOKS.clear()
-        found = _LOOKS[key] = Look(
+        known = _LOOKS[key] = Look(
             NAMES.get(dtype, "u8"), tuple(shape_of(tensor)), _device(tensor), bool(tensor._requires_grad)
         )
         facts = {} if name is None else {"parameter": name}
         if dtype not in NAMES:
             facts["dtype"] = str(dtype)
-        found.facts = facts
-    return found
+        known.facts = facts
+    return known
 
 
 def glance(tensor: Any) -> Glance | None:
@@ -251,13 +251,13 @@ def _device(tensor: Any) -> str:
 
 def _look_sparse(tensor: Any) -> Look:
     values = tensor.values
-    found = Look(NAMES.get(dtype_of(values), "u8"), tuple(tensor.shape), _device(values), False)
-    found.facts = {"layout": "sparse_coo" if isinstance(tensor, COOTensor) else "sparse_csr"}
+    look = Look(NAMES.get(dtype_of(values), "u8"), tuple(tensor.shape), _device(values), False)
+    look.facts = {"layout": "sparse_coo" if isinstance(tensor, COOTensor) else "sparse_csr"}
     if isinstance(tensor, COOTensor):
-        found.parts = {"indices": tensor.indices, "values": values}
+        look.parts = {"indices": tensor.indices, "values": values}
     else:
-        found.parts = {"crow": tensor.indptr, "col": tensor.indices, "values": values}
-    return found
+        look.parts = {"crow": tensor.indptr, "col": tensor.indices, "values": values}
+    return look
 
 
 def _first_line(error: BaseException) -> str:

@@ -130,36 +130,38 @@ def _parameters(optimizer: Any) -> list[Any]:
 def _state(optimizer: Any) -> dict[str, Any]:
     """State of the optimizer, by attribute: moments, powers, the global step."""
     own = {id(parameter) for parameter in optimizer.parameters}
-    found: dict[str, Any] = {}
+    state: dict[str, Any] = {}
     for name, value in vars(optimizer).items():
         if name in ("parameters", "_params", "params", "_parameters", "group_params"):
             continue
         if isinstance(value, Parameter) and id(value) not in own:
-            found[name] = value
+            state[name] = value
         elif isinstance(value, tuple | list) and value and all(isinstance(item, Parameter) for item in value):
             items = [item for item in value if id(item) not in own]
             if items:
-                found[name] = items
-    found.update({name: p for name, p in optimizer._params.items() if p is not None and id(p) not in own})
-    return found
+                state[name] = items
+    state.update({name: p for name, p in optimizer._params.items() if p is not None and id(p) not in own})
+    return state
 
 
 def _settings(optimizer: Any) -> dict[str, Any]:
     """Learning rate and the rest, as numbers; by group where the optimizer has groups as torch's have them."""
-    found: dict[str, Any] = {
+    settings: dict[str, Any] = {
         name: _plain(value) for name, value in vars(optimizer).items() if name[0] != "_" and _is_setting(value)
     }
-    found |= {name: _number(value) for name, value in optimizer._params.items() if name in _KEPT and _is_number(value)}
-    found |= {
+    settings |= {
+        name: _number(value) for name, value in optimizer._params.items() if name in _KEPT and _is_number(value)
+    }
+    settings |= {
         name: _plain(value) for name in _PER_PARAMETER if (value := vars(optimizer).get(name)) and type(value) is tuple
     }
     if getattr(optimizer, "dynamic_lr", False) and not getattr(optimizer, "is_group_lr", False):
         with suppress(Exception):  # a schedule is the user's code; without it, the record has no rate
-            found["learning_rate"] = _number(optimizer.learning_rate(optimizer.global_step).reshape(()))
+            settings["learning_rate"] = _number(optimizer.learning_rate(optimizer.global_step).reshape(()))
     groups = getattr(optimizer, "param_groups", None)
     if groups:
-        found["groups"] = [_group(group) for group in groups]
-    return found
+        settings["groups"] = [_group(group) for group in groups]
+    return settings
 
 
 def _group(group: Mapping[str, Any]) -> dict[str, Any]:

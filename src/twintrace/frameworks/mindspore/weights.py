@@ -136,13 +136,13 @@ def _run(
     slots: list[str] = []
 
     def loss(*given: Any) -> Any:
-        found = list(_floats(net(*given), "0"))
-        slots[:] = [slot for slot, _ in found]
+        outputs = list(_floats(net(*given), "0"))
+        slots[:] = [slot for slot, _ in outputs]
         total = ms.Tensor(0.0, ms.float32)
-        for slot, output in found:
+        for slot, output in outputs:
             weighed = output * ms.Tensor(weigh(slot, tuple(output.shape)), output.dtype)
             total = total + weighed.sum().astype(ms.float32)
-        return total, *(output for _, output in found)
+        return total, *(output for _, output in outputs)
 
     positions = tuple(number for number, array in enumerate(inputs) if array.dtype.kind == "f")
     weights = ms.ParameterTuple(net.trainable_params())
@@ -184,6 +184,6 @@ def accuracy() -> Iterator[tuple[float, str]]:
     grid = np.linspace(-4, 4, 4001, dtype=np.float32)
     for name, exact in (("tanh", np.tanh), ("exp", np.exp), ("sigmoid", lambda x: 1 / (1 + np.exp(-x)))):
         true = exact(grid.astype(np.float64))
-        found = getattr(ops, name)(ms.Tensor(grid)).asnumpy()
-        error = np.abs(found - true)[true != 0] / np.abs(true[true != 0])
+        results = getattr(ops, name)(ms.Tensor(grid)).asnumpy()
+        error = np.abs(results - true)[true != 0] / np.abs(true[true != 0])
         yield float(error.max()), f"MindSpore's {name}"

@@ -67,10 +67,10 @@ class MsadapterFramework(MindsporeFramework):
             return "device", value.type if value.index is None else f"{value.type}:{value.index}"
         if isinstance(value, torch.Generator):
             return "generator", "generator"
-        found = super().token(value)
-        if found and found[0] == "dtype":
-            return "dtype", found[1].removeprefix("mindspore.").lower()
-        return found
+        known = super().token(value)
+        if known and known[0] == "dtype":
+            return "dtype", known[1].removeprefix("mindspore.").lower()
+        return known
 
     def watch(
         self, models: Mapping[str, Any], level: Level, sink: Sink, *, eager: bool = False, kernels: bool = False
@@ -98,12 +98,12 @@ class MsadapterFramework(MindsporeFramework):
         return (*super().internal_paths(), *((str(Path(own).parent),) if own else ()))
 
     def snapshot(self, model: Any) -> Mapping[str, Any]:
-        found: dict[str, Any] = {}
+        values: dict[str, Any] = {}
         for name, tensor in (*named_parameters(model), *named_buffers(model)):
             for key, value in ((name, tensor), (f"{name}.grad", getattr(tensor, "grad", None))):
                 if tensors.is_tensor(value):  # as bytes: not every element type can be made from numpy
-                    found[key] = torch.tensor(tensors.host(value).reshape(-1).view(np.uint8).copy())
-        return found
+                    values[key] = torch.tensor(tensors.host(value).reshape(-1).view(np.uint8).copy())
+        return values
 
 
 FRAMEWORK = MsadapterFramework()

@@ -83,15 +83,15 @@ def view_of(path: str, module: Any) -> ModuleView:
 
 def configuration(module: Any) -> Mapping[str, Any]:
     """Everything that the constructor left on the module, except parameters, submodules and torch's own bookkeeping."""
-    found = {
+    settings = {
         name: value
         for name, value in vars(module).items()
         if not name.startswith("_") and not is_tensor(value) and not isinstance(value, nn.Module)
     }
     # A user's class may have the same name, and do something else.
     if type(module).__module__.startswith(("torch.", "msadapter.", "mindtorch.")):
-        found["msadapter_class"] = f"{type(module).__module__}.{type(module).__qualname__}"
-    return {**found, "training": module.training}
+        settings["msadapter_class"] = f"{type(module).__module__}.{type(module).__qualname__}"
+    return {**settings, "training": module.training}
 
 
 class Modules(MindsporeModules):

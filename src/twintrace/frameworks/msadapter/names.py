@@ -14,7 +14,7 @@ import functools
 import inspect
 import sys
 from collections.abc import Iterator
-from types import FunctionType, ModuleType
+from types import FunctionType
 from typing import Any
 
 import torch
@@ -94,7 +94,7 @@ def describe(name: str, function: Any) -> Api | None:
 def _functions() -> Iterator[tuple[FunctionType, Api]]:
     known: set[int] = set()
     for part in _PARTS:
-        home = _module(part)
+        home = sys.modules.get(f"{PACKAGE}.{part}" if part else PACKAGE)
         prefix = f"torch.{part}" if part else "torch"
         for name, function in sorted(vars(home).items()) if home else ():
             if not isinstance(function, FunctionType) or id(function) in known:
@@ -119,10 +119,6 @@ def _methods() -> Iterator[tuple[str, Any, Api]]:
         if api is not None and id(attribute) not in known:
             known.add(id(attribute))
             yield name, attribute, api
-
-
-def _module(part: str) -> ModuleType | None:
-    return sys.modules.get(f"{PACKAGE}.{part}" if part else PACKAGE)
 
 
 def _writes(last: str) -> tuple[str, ...]:

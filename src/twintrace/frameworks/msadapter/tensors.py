@@ -51,15 +51,16 @@ _MAX_LOOKS = 4096
 
 def look(tensor: Any) -> Look:
     """Facts that are known without the values."""
-    key = (tensor.dtype, tensor._shape, _device(tensor), _wants_gradient(tensor))
-    found = _LOOKS.get(key)
-    if found is None:
+    wanted = bool(getattr(tensor, "_requires_grad", False)) or getattr(tensor, "_grad_node", None) is not None
+    key = (tensor.dtype, tensor._shape, _device(tensor), wanted)
+    known = _LOOKS.get(key)
+    if known is None:
         if len(_LOOKS) >= _MAX_LOOKS:
             _LOOKS.clear()
-        found = _LOOKS[key] = Look(NAMES.get(tensor.dtype, "u8"), tuple(tensor._shape), *key[2:])
+        known = _LOOKS[key] = Look(NAMES.get(tensor.dtype, "u8"), tuple(tensor._shape), *key[2:])
         if tensor.dtype not in NAMES:
-            found.facts = {"dtype": str(tensor.dtype)}
-    return found
+            known.facts = {"dtype": str(tensor.dtype)}
+    return known
 
 
 def host(tensor: Any) -> np.ndarray[Any, Any]:
@@ -90,8 +91,3 @@ def _device(tensor: Any) -> str:
     if device is None:
         return str(_device_beneath(tensor)).lower() or "cpu"
     return str(device.type) if device.index is None else f"{device.type}:{device.index}"
-
-
-def _wants_gradient(tensor: Any) -> bool:
-    """Is a gradient of it wanted? As in `look`."""
-    return bool(getattr(tensor, "_requires_grad", False)) or getattr(tensor, "_grad_node", None) is not None

@@ -139,12 +139,12 @@ class ReferenceFramework:
         return (str(Path(__file__).parent),)
 
     def snapshot(self, model: miniature.Module) -> Mapping[str, Any]:
-        found: dict[str, Any] = {}
+        values: dict[str, Any] = {}
         for name, tensor in model.tensors().items():
             for key, value in ((name, tensor), (f"{name}.grad", tensor.grad)):
                 if value is not None:
-                    found[key] = miniature.Tensor(value.array.copy(), value.dtype)
-        return found
+                    values[key] = miniature.Tensor(value.array.copy(), value.dtype)
+        return values
 
 
 FRAMEWORK = ReferenceFramework()

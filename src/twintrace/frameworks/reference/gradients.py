@@ -124,17 +124,17 @@ class Gradients:
 
 def _leaving_edges(ends: list[Node], start: int) -> list[tuple[Node, int, Node]]:
     """(node, position, target) of every edge from the call's own nodes to a node that was there before."""
-    found: list[tuple[Node, int, Node]] = []
+    edges: list[tuple[Node, int, Node]] = []
     pending = list(dict.fromkeys(ends))
     for node in pending:  # grows while it is walked
         for position, target in enumerate(node.targets):
             if target is None:
                 continue
             if target.number < start:
-                found.append((node, position, target))
+                edges.append((node, position, target))
             elif target not in pending:
                 pending.append(target)
-    return found
+    return edges
 
 
 class _Sum:

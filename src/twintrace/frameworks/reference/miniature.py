@@ -392,11 +392,11 @@ class Module:
 
     def modules(self, prefix: str = "") -> dict[str, Module]:
         """This one and all below it, by path."""
-        found = {prefix: self}
+        modules = {prefix: self}
         for name, value in vars(self).items():
             if isinstance(value, Module):
-                found |= value.modules(f"{prefix}.{name}" if prefix else name)
-        return found
+                modules |= value.modules(f"{prefix}.{name}" if prefix else name)
+        return modules
 
     def tensors(self) -> dict[str, Tensor]:
         """Parameters and buffers, by path."""

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ...model.sites import Kind, Phase
+from ...model.words import dotted
 from ..protocol import ModuleView, Sink
 from .gradients import Gradients, in_backward
 from .miniature import HOOKS, Module, Parameter, Tensor
@@ -61,7 +62,7 @@ class Modules:
             for prefix, model in self._models.items():
                 for path, tensor in model.tensors().items():
                     if isinstance(tensor, Parameter) and tensor.node is not None:
-                        yield self._hook_parameter(_join(prefix, path), tensor)
+                        yield self._hook_parameter(dotted(prefix, path), tensor)
         HOOKS.modules.append(self._call)
         yield lambda: HOOKS.modules.remove(self._call)
         yield self._views.clear
@@ -92,7 +93,7 @@ class Modules:
         for prefix, model in self._models.items():
             for path, known in named_modules(model):
                 if known is module:
-                    return self._views.setdefault(id(module), view_of(_join(prefix, path), module))
+                    return self._views.setdefault(id(module), view_of(dotted(prefix, path), module))
         self._sink.stranger(type(module).__name__)
         return None
 
@@ -104,7 +105,3 @@ class Modules:
         assert node is not None
         node.before.append(hook)
         return lambda: node.before.remove(hook)
-
-
-def _join(prefix: str, path: str) -> str:
-    return ".".join(filter(None, (prefix, path)))

@@ -33,13 +33,13 @@ def glance(tensor: Tensor) -> Glance | None:
     """See `protocol.Glance`. Permuted ones are not recognised as such here: they are walked like those with gaps."""
     array, number = tensor.array, tensor.storage.number
     address = array.__array_interface__["data"][0]
-    found = number, (number, address, array.shape, array.strides, tensor.dtype), tensor.storage.version
+    glance = number, (number, address, array.shape, array.strides, tensor.dtype), tensor.storage.version
     if tensor.device != "cpu":  # a real device would have to be waited for
-        return *found, look(tensor), None, 0, 0, None, None
+        return *glance, look(tensor), None, 0, 0, None, None
     if array.flags.c_contiguous:
-        return *found, look(tensor), (address, array.nbytes, tensor.dtype), address, array.nbytes, True, None
+        return *glance, look(tensor), (address, array.nbytes, tensor.dtype), address, array.nbytes, True, None
     runs = Runs.of(array.shape, array.strides, array.itemsize)
-    return *found, look(tensor), None, address, min(array.nbytes, array.itemsize), None, runs
+    return *glance, look(tensor), None, address, min(array.nbytes, array.itemsize), None, runs
 
 
 def storage(tensor: Tensor) -> Any:

@@ -53,6 +53,19 @@ class OpMode(TorchDispatchMode):
         return output
 
 
+def _take_off(mode: Any) -> Callable[[Any], Any]:
+    """Take the topmost mode off; what puts it on again.
+
+    After 2.1 torch keeps flags beside the stack ("is any mode on?"), by which the compiler of 2.6 refuses to compile: they go
+    with the mode, unless it was pushed without them. A mode's own `__exit__` may do more than that.
+    """
+    if getattr(mode, "old_dispatch_mode_flags", True):
+        TorchDispatchMode.__exit__(mode, None, None, None)
+        return TorchDispatchMode.__enter__
+    _pop_mode()
+    return _push_mode
+
+
 class Ops:
     """Puts the dispatch mode in place."""
 
@@ -78,10 +91,11 @@ class Ops:
             self._mode.on = False
             return
         above = []
-        while (mode := _pop_mode()) is not self._mode:
-            above.append(mode)
-        for mode in reversed(above):
-            _push_mode(mode)
+        while (mode := _get_current_dispatch_mode_stack()[-1]) is not self._mode:
+            above.append((mode, _take_off(mode)))
+        _take_off(self._mode)
+        for mode, put_on in reversed(above):
+            put_on(mode)
 
     def suspend(self) -> Callable[[], None]:
         """Switch the mode off around a compiled region."""

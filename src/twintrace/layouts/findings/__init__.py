@@ -48,7 +48,7 @@ def findings_of(inference: Inference, merged: Merged, ranks: Sequence[int], micr
         ranks: number of the rank at each position of the mesh.
         micro: micro-batches of each rank, along the last axis of the mesh.
     """
-    found = [
+    findings = [
         *copies_that_differ(inference, merged, ranks, micro),
         *values_that_differ(inference, merged, ranks),
         *shards_in_another_order(inference, merged, ranks),
@@ -77,5 +77,6 @@ def findings_of(inference: Inference, merged: Merged, ranks: Sequence[int], micr
         return tuple(chain)
 
     return [
-        replace(item, around=around(item.at or item.call)) for item in sorted(found, key=lambda item: item.call.order)
+        replace(item, around=around(item.at or item.call))
+        for item in sorted(findings, key=lambda item: item.call.order)
     ]

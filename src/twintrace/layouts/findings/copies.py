@@ -9,6 +9,7 @@ import numpy as np
 from ...model.sites import Phase
 from ...model.tensors import UNITS
 from ...model.values import Token, leaves
+from ...model.words import dotted
 from ...operations.sides import inputs_of, outputs_of
 from ...store.arrays import as_float
 from ..inference import Inference
@@ -25,7 +26,7 @@ def copies_that_differ(inference: Inference, merged: Merged, ranks: Sequence[int
             if placed is None or not placed.odd or number in told:
                 continue
             told.add(number)
-            owner = ".".join(filter(None, (call.site.name, name)))
+            owner = dotted(call.site.name, name)
             if micro > 1 and not inference.is_copy(number, len(inference.mesh.shape) - 1):
                 if name in call.parameters:
                     yield Finding(
@@ -87,7 +88,7 @@ def shards_in_another_order(inference: Inference, merged: Merged, ranks: Sequenc
             if placed is None or not placed.order or number in told:
                 continue
             told.add(number)
-            owner = ".".join(filter(None, (call.site.name, name)))
+            owner = dotted(call.site.name, name)
             holds = ", ".join(
                 f"rank {ranks[place]} has piece {piece}" for place, piece in enumerate(placed.order[:SHOWN])
             )

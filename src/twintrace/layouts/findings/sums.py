@@ -142,7 +142,7 @@ def gradients_of_parts(inference: Inference, merged: Merged) -> Iterator[Finding
     The first of them in the backward pass is told: what comes after it is made of it.
     """
     made = {number for call in merged.calls for number in outputs_of(call).values()}
-    found: tuple[int, Call, int] | None = None
+    first: tuple[int, Call, int] | None = None
     arrived = set()
     for _, role, gradient, value in inference.gradients():
         placed, own = inference.placed.get(gradient), inference.placed.get(value)
@@ -161,14 +161,14 @@ def gradients_of_parts(inference: Inference, merged: Merged) -> Iterator[Finding
             if (
                 placed is not None
                 and any(item.part is Part.SUM for item in placed.placements)
-                and (found is None or call.order > found[0])
+                and (first is None or call.order > first[0])
             ):
-                found = call.order, call, gradient
-    if found is not None:
-        wrong = _gradient_reduced_elsewhere(inference, merged, found[2])
+                first = call.order, call, gradient
+    if first is not None:
+        wrong = _gradient_reduced_elsewhere(inference, merged, first[2])
         yield Finding(
-            found[1],
-            f"each rank goes on with its own part of the gradient that {found[1].site.name} sends back, "
+            first[1],
+            f"each rank goes on with its own part of the gradient that {first[1].site.name} sends back, "
             "and no collective adds them up"
             + (f": {wrong.site.name} behind it is one of other ranks" if wrong is not None else ""),
             "the gradient is reduced over the wrong group"
@@ -184,10 +184,16 @@ def _gradient_reduced_elsewhere(inference: Inference, merged: Merged, gradient: 
     bits, placed = inference.bits(gradient), inference.placed[gradient]
     axes = {axis for axis, item in enumerate(placed.placements) if item.part is Part.SUM}
     for call in merged.calls:
-        found = collective_of(call, inference.mesh)
-        if found is None or not found.reduces or found.axes is None or not found.taken or axes & set(found.axes):
+        collective = collective_of(call, inference.mesh)
+        if (
+            collective is None
+            or not collective.reduces
+            or collective.axes is None
+            or not collective.taken
+            or axes & set(collective.axes)
+        ):
             continue
-        if bits is not None and inference.bits(found.taken[0]) == bits:
+        if bits is not None and inference.bits(collective.taken[0]) == bits:
             return call
     return None
 
@@ -209,15 +215,15 @@ def gradients_not_scattered(inference: Inference, merged: Merged) -> Iterator[Fi
         else:
             came.setdefault(bits, (gradient, call))
     for call in merged.calls:
-        found = collective_of(call, inference.mesh)
-        if found is None or found.name not in GATHERING or not found.axes or len(found.made) != 1:
+        collective = collective_of(call, inference.mesh)
+        if collective is None or collective.name not in GATHERING or not collective.axes or len(collective.made) != 1:
             continue
-        taken = found.taken[0]
+        taken = collective.taken[0]
         received, gradients = (
             came.get(inference.bits(taken)),
-            dict.fromkeys(sent.get(inference.bits(found.made[0]), ())),
+            dict.fromkeys(sent.get(inference.bits(collective.made[0]), ())),
         )
-        if all(inference.is_copy(number, axis) for number in gradients for axis in found.axes):
+        if all(inference.is_copy(number, axis) for number in gradients for axis in collective.axes):
             continue  # each rank has computed the whole of it
         got = None if received is None else inference.arrays(received[0])
         parts = [inference.arrays(number) for number in gradients]
@@ -229,7 +235,7 @@ def gradients_not_scattered(inference: Inference, merged: Merged) -> Iterator[Fi
             for place in range(inference.mesh.size)
         ]
         kept = added = True
-        for line in inference.mesh.groups_along(found.axes):
+        for line in inference.mesh.groups_along(collective.axes):
             total, start = np.sum([own[place] for place in line], axis=0), 0
             for place in line:
                 mine = as_float(got[place], dtype)

@@ -10,6 +10,7 @@ from ...model.records import Call, Role
 from ...model.sites import Phase
 from ...model.tensors import Spec
 from ...model.values import tensor_slots
+from ...model.words import dotted
 from ...operations.sides import outputs_of
 from ..inference import Inference
 from ..merging import Merged
@@ -21,11 +22,7 @@ from .finding import SHOWN, Finding, ranks_text
 
 def gradients_that_stay(inference: Inference, merged: Merged, ranks: Sequence[int]) -> Iterator[Finding]:
     """Gradients of copies of a weight that an optimizer takes, each rank its own."""
-    names = {
-        number: ".".join(filter(None, (call.site.name, name)))
-        for call in merged.calls
-        for name, number in call.parameters.items()
-    }
+    names = {number: dotted(call.site.name, name) for call in merged.calls for name, number in call.parameters.items()}
     for call in merged.calls:
         if call.site.phase is not Phase.UPDATE:
             continue
@@ -117,15 +114,15 @@ def micro_batches_added(inference: Inference, merged: Merged, micro: int) -> Ite
     for call in merged.calls:
         if call.site.phase is not Phase.UPDATE:
             continue
-        found: list[str] = []
+        names_added: list[str] = []
         for name, gradient in updated_with(call, names).items():
             got, wanted = inference.values(gradient), inference.values(own.get(name, -1))
             if got is not None and wanted is not None and got.shape == wanted.shape:
                 if relative(np.asarray(got), micro * np.asarray(wanted, np.float64)) > VISIBLE:
-                    found = []
+                    names_added = []
                     break
-                found.append(name)
-        if found:
+                names_added.append(name)
+        if names_added:
             yield Finding(
                 call,
                 f"the gradients of {micro} micro-batches are added up, and the loss of each is a mean of its own: "
@@ -167,8 +164,8 @@ def gradients_not_averaged(inference: Inference, merged: Merged) -> Iterator[Fin
     for call in merged.calls:
         if call.site.phase is not Phase.UPDATE:
             continue
-        found = {name: inference.factor(gradient) for name, gradient in updated_with(call, names).items()}
-        large = {name: 1 / factor for name, factor in found.items() if factor != 1.0}
+        factors = {name: inference.factor(gradient) for name, gradient in updated_with(call, names).items()}
+        large = {name: 1 / factor for name, factor in factors.items() if factor != 1.0}
         if large:
             name, times = next(iter(large.items()))
             more = f" and of {len(large) - 1} more" if len(large) > 1 else ""
@@ -196,11 +193,11 @@ def tied_apart(inference: Inference, merged: Merged, ranks: Sequence[int]) -> It
 
 def gradients_of_some(merged: Merged, ranks: Sequence[int], micro: int) -> Iterator[Finding]:
     """Parameters that get a gradient on some ranks, or from some micro-batches, alone."""
-    found: dict[tuple[int, ...], list[str]] = {}
+    by_places: dict[tuple[int, ...], list[str]] = {}
     for name, places in merged.lone_gradients:
-        found.setdefault(places, []).append(name)
+        by_places.setdefault(places, []).append(name)
     last = max(merged.calls, key=lambda call: call.order, default=None)
-    for places, names in found.items():
+    for places, names in by_places.items():
         if last is None:
             return
         numbers = sorted({place % micro for place in places})
@@ -222,9 +219,9 @@ def gradients_of_some(merged: Merged, ranks: Sequence[int], micro: int) -> Itera
 def updated_with(call: Call, names: Mapping[int, str]) -> dict[str, int]:
     """Gradients that an optimizer takes, by the names of the parameters."""
     slots = dict(tensor_slots(call.args, call.kwargs))
-    found = {}
+    gradients = {}
     for slot, number in slots.items():
         gradient = slots.get(f"kw.gradients.{slot.removeprefix('0.')}")
         if slot.startswith("0.") and gradient is not None and number in names:
-            found[names[number]] = gradient
-    return found
+            gradients[names[number]] = gradient
+    return gradients

@@ -55,13 +55,13 @@ class FaultsContract:
         rec = recorder(framework, tmp_path / "t", names=[framework.functions["relu"].api], strict=False)
         fault[0] = 1_000_000
         with pytest.warns(RuntimeWarning, match="twintrace: .*a fault in the adapter") as told, rec:
-            found = framework.differentiate(function, x)
+            derivatives = framework.differentiate(function, x)
         fault[0] = 0
         reading = Reading(tmp_path / "t")
 
         assert len(told) == 1
-        check_same_bits(found.value, expected.value)
-        check_same_bits(found.inputs[0], expected.inputs[0])
+        check_same_bits(derivatives.value, expected.value)
+        check_same_bits(derivatives.inputs[0], expected.inputs[0])
         assert "a fault in the adapter" in reading.notes()["unrecorded"]
         assert not reading.calls
 
@@ -103,12 +103,12 @@ class FaultsContract:
         expected = framework.differentiate(lambda x: function(x, 0), x, model=model)
         rec = recorder(framework, tmp_path / "t", model, strict=False)
         with pytest.warns(RuntimeWarning, match="a fault"), rec:
-            found = framework.differentiate(lambda x: function(x, 1_000_000), x, model=model)
+            derivatives = framework.differentiate(lambda x: function(x, 1_000_000), x, model=model)
         fault[0] = 0
         reading = Reading(tmp_path / "t")
 
         for name, gradient in expected.parameters.items():
-            check_same_bits(found.parameters[name], gradient, name)
+            check_same_bits(derivatives.parameters[name], gradient, name)
         assert reading["module:last#0"].raised is None
         assert not [call for call in reading.calls if call.gradients]
 
@@ -127,5 +127,5 @@ class FaultsContract:
         expected = framework.differentiate(loss_of(framework, model), x, model=model)
         rec = recorder(framework, tmp_path / "t", model, strict=False, predicate=predicate, level="module")
         with pytest.warns(RuntimeWarning, match="a fault"), rec:
-            found = framework.differentiate(loss_of(framework, model), x, model=model)
-        check_same_bits(found.inputs[0], expected.inputs[0])
+            derivatives = framework.differentiate(loss_of(framework, model), x, model=model)
+        check_same_bits(derivatives.inputs[0], expected.inputs[0])

@@ -38,11 +38,11 @@ class ForwardContract:
 
         def function(x: Any, y: Any, z: Any, w: Any) -> Any:
             options = {"point": Point(z, -1), "pair": Pair(w, "p"), "flag": True, "none": None, "limit": float("inf")}
-            found = model([x, (y,)], options=options)
-            first = add(total(found["list"][0]), total(found["tuple"][0]))
-            return add(first, add(total(found["point"].x), total(found["pair"].tensor)))
+            result = model([x, (y,)], options=options)
+            first = add(total(result["list"][0]), total(result["tuple"][0]))
+            return add(first, add(total(result["point"].x), total(result["pair"].tensor)))
 
-        reading, found = recorded(framework, tmp_path / "t", function, *tensors, model=model, level="module")
+        reading, derivatives = recorded(framework, tmp_path / "t", function, *tensors, model=model, level="module")
         root = reading["module:#0"]
 
         assert [form_of(value) for value in root.args] == [["tensor", ("tensor",)]]
@@ -63,7 +63,7 @@ class ForwardContract:
         }
         slots = ["0.0", "0.1.0", "kw.options.point.x", "kw.options.pair.tensor"]
         back = reading.gradients(root, Role.INPUT)
-        for slot, tensor, gradient in zip(slots, tensors, found.inputs, strict=True):
+        for slot, tensor, gradient in zip(slots, tensors, derivatives.inputs, strict=True):
             check_same_bits(reading.inputs(root)[slot], framework.array(tensor), slot)
             check_same_bits(back[slot], gradient, slot)
         assert shapes(reading.gradients(root, Role.OUTPUT)) == dict.fromkeys(

@@ -111,7 +111,7 @@ class HooksContract:
         needs_backward(framework)
         model = framework.models["mlp"]()
         before = framework.hook_count(model)
-        found = []
+        gradients = []
         for keep in (False, True):
             rec = recorder(framework, tmp_path / str(keep), model, level=level)
             rec.start()
@@ -126,8 +126,8 @@ class HooksContract:
             framework.differentiate(function, framework.numbers(2, 3, requires_grad=True), model=model)
             rec.close()
             assert not rec.awaits_gradients
-            found.append(sum(len(call.gradients) for call in open_trace(tmp_path / str(keep)).journal(0).calls()))
-        assert found[0] == 0 < found[1]
+            gradients.append(sum(len(call.gradients) for call in open_trace(tmp_path / str(keep)).journal(0).calls()))
+        assert gradients[0] == 0 < gradients[1]
 
     def test_a_module_may_be_recorded_under_another_name(self, framework: Page, tmp_path: Path) -> None:
         """Also one that belongs to no model; the result of `rename` ends it."""
@@ -177,9 +177,11 @@ class HooksContract:
         for path, step in ((early.path, 0), (late.path, 0), (late.path, 1)):
             assert asked_for(Reading(path, step=step).sites()) == asked_for(Reading(tmp_path / "alone").sites())
         for path in (left.path, right.path):
-            found = compare(tmp_path / "alone", path)
-            assert found.divergence is None, found
-            assert not asked_for([str(alone.call.site) for _, _, alone in (*found.only_left, *found.only_right)]), found
+            comparison = compare(tmp_path / "alone", path)
+            assert comparison.divergence is None, comparison
+            assert not asked_for(
+                [str(alone.call.site) for _, _, alone in (*comparison.only_left, *comparison.only_right)]
+            ), comparison
 
     @every_level
     def test_the_run_keeps_its_bits(self, framework: Page, level: str) -> None:
@@ -193,14 +195,14 @@ class HooksContract:
             with record(model):
                 for seed in range(2):
                     x = framework.numbers(2, 3, seed=seed, requires_grad=True)
-                    found = framework.differentiate(loss_of(framework, model), x, model=model)
-                    results.append([found.value, list(found.inputs), dict(found.parameters)])
+                    derivatives = framework.differentiate(loss_of(framework, model), x, model=model)
+                    results.append([derivatives.value, list(derivatives.inputs), dict(derivatives.parameters)])
                     framework.update(model)
             return results
 
-        found = selfcheck(step, level=level, keep="tensor")
-        assert found.same, str(found)
-        assert found.recorded > 0
+        check = selfcheck(step, level=level, keep="tensor")
+        assert check.same, str(check)
+        assert check.recorded > 0
 
     def test_nothing_is_kept_alive_that_the_framework_would_let_go(self, framework: Page, tmp_path: Path) -> None:
         mul, add, total = (framework.functions[name].call for name in ("mul", "add", "total"))

@@ -127,13 +127,13 @@ class LevelsContract:
     def test_a_module_that_is_called_twice_is_recorded_twice(self, framework: Page, tmp_path: Path) -> None:
         model = framework.models["shared"]()
         x = framework.numbers(2, 3, requires_grad=True)
-        reading, found = recorded(framework, tmp_path / "t", loss_of(framework, model), x, model=model)
+        reading, derivatives = recorded(framework, tmp_path / "t", loss_of(framework, model), x, model=model)
 
         assert names(reading.sites(Kind.MODULE)) == ["", "layer", "layer"]
         first, second = reading["module:layer#0"], reading["module:layer#1"]
         check_same_bits(reading.inputs(first)["0"], framework.array(x))
         check_same_bits(reading.inputs(second)["0"], reading.outputs(reading[api(framework, "relu")])[""])
-        check_same_bits(reading.gradients(first, Role.INPUT)["0"], found.inputs[0])
+        check_same_bits(reading.gradients(first, Role.INPUT)["0"], derivatives.inputs[0])
         check_same_bits(reading.gradients(second, Role.OUTPUT)[""], np.ones((2, 3), np.float32))
 
     def test_a_module_that_is_put_in_later_is_seen(self, framework: Page, tmp_path: Path) -> None:

@@ -97,11 +97,11 @@ class ValuesContract:
                 result = add(result, mul(x, float(factor)))
             return total(result)
 
-        reading, found = recorded(framework, tmp_path / "t", function, x)
+        reading, derivatives = recorded(framework, tmp_path / "t", function, x)
         for number in range(COUNT):
             back = reading.gradients(reading[api(framework, "mul", number)], Role.INPUT)["0"]
             assert (back.min(), back.max()) == (number + 1, number + 1)
-        check_same_bits(found.inputs[0], np.full(LARGE, COUNT * (COUNT + 1) / 2, np.float32))
+        check_same_bits(derivatives.inputs[0], np.full(LARGE, COUNT * (COUNT + 1) / 2, np.float32))
 
     @pytest.mark.parametrize("dtype", DTYPES)
     def test_every_element_type_comes_back_bit_by_bit(self, framework: Page, tmp_path: Path, dtype: str) -> None:
