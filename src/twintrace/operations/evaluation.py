@@ -180,21 +180,28 @@ def run(
     values: Callable[[int], Tensor],
     copies: Mapping[int, int] | None = None,
     spec: SpecOf | None = None,
+    wanted: Collection[int] | None = None,
 ) -> dict[int, Tensor]:
     """Results of several calls, one after the other, by the numbers of the recorded tensors.
 
     What one of them made is taken by the others as it was computed here; everything else is asked of `values`. `copies` names
     tensors that are others under a number of their own. `spec` gives the shapes that were recorded: kernels inside PyTorch, which
-    check nothing, are called with no others.
+    check nothing, are called with no others. Only the `wanted` results are kept beyond their last use: a long slice would hold
+    all scores of an attention at once.
     """
     made: dict[int, Tensor] = {}
     same = copies or {}
+    last_use = {
+        same.get(item.tensor, item.tensor): place
+        for place, meaning in enumerate(meanings if wanted is not None else ())
+        for _, item in meaning.operands()
+    }
 
     def operand(_: str, number: int) -> Tensor:
         number = same.get(number, number)
         return made[number] if number in made else values(number)
 
-    for meaning in meanings:
+    for place, meaning in enumerate(meanings):
         if spec is not None and meaning.operation.startswith(_UNCHECKED):
             for path, item in meaning.operands():
                 if item.tensor < 0 or operand(path, item.tensor).shape != tuple(spec(item.tensor).shape):
@@ -205,6 +212,10 @@ def run(
         for number, key in meaning.results.items():
             if key in results:
                 made[number] = results[key]
+        if wanted is not None:
+            del results
+            for number in [number for number in made if number not in wanted and last_use.get(number, -1) <= place]:
+                del made[number]
     return made
 
 

@@ -724,7 +724,7 @@ class Recomputation:
             )
 
         with torch.no_grad():
-            made = run(meanings, moved, part.copies, self.values[which].spec)
+            made = run(meanings, moved, part.copies, self.values[which].spec, {part.tensor})
             other = made[part.tensor] if part.tensor in made else moved(part.tensor)
         apart = (laid_out(other.double(), layout, result.shape) - result).abs().nan_to_num(0.0, 0.0, 0.0)
         return _WOBBLE * (apart + _spread(apart, result))
@@ -795,7 +795,7 @@ class Recomputation:
         meanings = changed if changed is not None else self.meanings(which, part)
         meanings = [of_one_parameter(meaning, part.tensor) for meaning in meanings]
         with torch.no_grad():
-            made = run(meanings, values, part.copies, self.values[which].spec)
+            made = run(meanings, values, part.copies, self.values[which].spec, {part.tensor})
             result = made[part.tensor] if part.tensor in made else values(part.tensor)
             recorded = self.values[which].spec(part.tensor)
             if changed is None and part.tensor in made and math.prod(recorded.shape) != result.numel():

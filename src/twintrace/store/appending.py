@@ -3,6 +3,7 @@
     size = append(file, line, size, where=path)               a file of lines: the new one is there, or not at all
     replace_end(file, more, start, b"}", where=path)          one JSON object: its end is written over by more, and an end
     with replaced(path) as file: …                            a file that is as it was until all of the new one is written
+    with write_errors(path): …                                an OSError in the block is a TraceWriteError
 
 The first two write with the kernel what they are given, all of it. When that fails the file is put back as it was before, and a
 TraceWriteError says so.
@@ -60,6 +61,17 @@ def replaced(path: Path, mode: int = 0o644) -> Iterator[BinaryIO]:
         with contextlib.suppress(OSError):  # what went wrong is told, not that its trace cannot be removed
             draft.unlink(missing_ok=True)
         raise
+
+
+@contextlib.contextmanager
+def write_errors(where: object, advice: str = ADVICE) -> Iterator[None]:
+    """An OSError in the block becomes a TraceWriteError, which says what is complete."""
+    try:
+        yield
+    except TraceWriteError:
+        raise
+    except OSError as error:
+        raise _trouble(where, error, advice) from error
 
 
 def _trouble(where: object, error: OSError, advice: str) -> TraceWriteError:

@@ -6,7 +6,8 @@ import math
 import numpy as np
 import pytest
 
-from twintrace.compat.torch_npu_hooks.numbers import from_values, storable, to_text
+from twintrace.compat.reading import storable
+from twintrace.compat.torch_npu_hooks.numbers import from_values, to_text
 from twintrace.model.tensors import DTYPES, Spec
 from twintrace.store.arrays import STORAGE
 

@@ -12,6 +12,7 @@ name says nothing, is a call that says so: a dump is often what a dying run left
 from __future__ import annotations
 
 import csv
+import functools
 import itertools
 import math
 import os
@@ -33,23 +34,26 @@ from ...store.digest import digest
 from ...store.lines import decode
 from ...store.npy import Npy
 from ...store.trace import HeldJournal, Trace
+from .places import (
+    KERNEL,
+    MAPPING,
+    NUMBER,
+    OVERFLOW,
+    RAW,
+    STATISTICS,
+    UNSPELT,
+    Folder,
+    folders_in,
+    place_in_network,
+    scopes_of,
+    text_of,
+    walk,
+)
 
 FRAMEWORK = "mindspore"
 SETTINGS = {"level": "op", "keep": "tensor"}
 MAX_LOOKED_AT = 20_000  # names, before a directory is said to be something else
-MAX_DEPTH = 10  # of folders below the one that is opened
 MAX_SLOT = 4096
-MAX_TEXT = 64 << 20  # of a table beside the kernel files
-
-_NUMBER = "[0-9]{1,18}"
-_STEM = rf"(?P<type>[^.]+)\.(?P<name>.+)\.(?P<task>{_NUMBER})\.(?P<stream>{_NUMBER})\.(?P<time>{_NUMBER})"
-_KERNEL = re.compile(
-    rf"{_STEM}\.(?P<io>input|output)\.(?P<slot>[0-9]{{1,9}})\.(?P<format>[^.]+)(\.(?P<dtype>[^.]+))?\.npy"
-)
-_RAW = re.compile(rf"{_STEM}(\.(input|output)\.[0-9]{{1,9}}(\.[^.]+){{0,2}}\.bin)?")
-_OVERFLOW = re.compile(rf"Opdebug\.Node_OpDebug\.{_NUMBER}\.{_NUMBER}\.{_NUMBER}(\.output\.0\.json)?")
-_STATISTICS, _MAPPING, _CONSTANTS = "statistic.csv", "mapping.csv", "constants"
-_UNSPELT = str.maketrans("./\\ ", "____")  # what MindSpore does to a kernel's name before it becomes a file's
 
 _NARROW = {"int4": "i8", "uint1": "u8"}
 """Element types that are dumped as a wider one, which a fact says."""
@@ -59,12 +63,12 @@ _NARROW = {"int4": "i8", "uint1": "u8"}
 
 
 def recognises(path: Path) -> bool:
-    """Is there a kernel's file, or a table of kernels, in or below this directory? Looks at a bounded number of names."""
+    """True if a kernel's file, or a table of kernels, is in or below this directory. Looks at a bounded number of names."""
     if not path.is_dir():
         return False
-    names = itertools.islice(_walk(path), MAX_LOOKED_AT)
+    names = itertools.islice(walk(path), MAX_LOOKED_AT)
     return any(
-        _KERNEL.fullmatch(entry.name) or (entry.name == _STATISTICS and _is_table_of_kernels(Path(entry.path)))
+        KERNEL.fullmatch(entry.name) or (entry.name == STATISTICS and _is_table_of_kernels(Path(entry.path)))
         for entry in names
         if entry.is_file()
     )
@@ -72,20 +76,17 @@ def recognises(path: Path) -> bool:
 
 def read(path: Path, *, tolerant: bool) -> Trace:
     """Open a directory of kernel files: lists names, reads nothing. `tolerant` changes nothing, everything is tolerated."""
-    folders: dict[tuple[int, int], list[_Folder]] = {}
-    constants: list[_Folder] = []
-    for folder in _folders(path):
+    folders: dict[tuple[int, int], list[Folder]] = {}
+    constants: list[Folder] = []
+    for folder in folders_in(path):
         (constants if folder.constant else folders.setdefault((folder.step, folder.rank), [])).append(folder)
     for folder in constants:  # of the whole graph: told once, in the first step that ran it
-        first = min(
-            (
-                place
-                for place, them in folders.items()
-                if folder.rank == place[1] and any(folder.graph == f.graph for f in them)
-            ),
-            default=(0, folder.rank),
+        steps = (
+            place
+            for place, them in folders.items()
+            if any((f.rank, f.graph) == (folder.rank, folder.graph) for f in them)
         )
-        folders.setdefault(first, []).insert(0, folder)
+        folders.setdefault(min(steps, default=(0, folder.rank)), []).insert(0, folder)
     world = max((rank for _, rank in folders), default=0) + 1
 
     def load(step: int, rank: int) -> KernelJournal:
@@ -93,78 +94,6 @@ def read(path: Path, *, tolerant: bool) -> Trace:
 
     manifest = {"framework": FRAMEWORK, "settings": SETTINGS, "world": world}
     return Trace(str(path), manifest, sorted(folders), load, layout="mindspore-kernels")
-
-
-# --- where files lie --------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class _Folder:
-    """A folder with kernel files, and what its path says."""
-
-    path: Path
-    step: int
-    rank: int
-    graph: int | None
-    constant: bool
-
-
-def _walk(root: Path, depth: int = 0) -> Iterator[os.DirEntry[str]]:
-    """Every entry below `root`, folder by folder. Links to folders are not followed: they may lead in a circle."""
-    try:
-        with os.scandir(root) as entries:
-            found = sorted(entries, key=lambda entry: entry.name)
-    except OSError:
-        if depth == 0:
-            raise
-        return
-    yield from found
-    for entry in found:
-        if depth < MAX_DEPTH and entry.is_dir(follow_symlinks=False):
-            yield from _walk(Path(entry.path), depth + 1)
-
-
-def _folders(root: Path) -> Iterator[_Folder]:
-    found: dict[Path, None] = {}
-    for entry in _walk(root):
-        name = entry.name
-        if not entry.is_file():
-            continue
-        if name == _STATISTICS or _KERNEL.fullmatch(name) or (_RAW.fullmatch(name) and not _OVERFLOW.fullmatch(name)):
-            found[Path(entry.path).parent] = None
-    for path in found:
-        yield _placed(path, root)
-
-
-def _placed(path: Path, root: Path) -> _Folder:
-    """Step, rank and graph of a folder, from the names of the folders around it.
-
-    rank_0/Net/0/3                                  rank 0, graph 0, step 3
-    rank_0/Net/0/constants                          rank 0, graph 0, every step
-    2/20261115120000/1/ge_default_x/5/0             step 2, rank (device) 1, graph 5
-    step2/rank1/…                                   step 2, rank 1, whatever comes below
-    """
-    inside = path.relative_to(root).parts
-    parts = root.absolute().parts[-4:] + inside
-    constant = parts[-1] == _CONSTANTS
-    graph, step = _number(parts[-2:-1]), 0 if constant else _number(parts[-1:])
-    ranks = [_number([part[4:].lstrip("_")]) for part in parts if re.fullmatch(r"rank_?[0-9]{1,9}", part)]
-    for position, part in enumerate(inside):
-        if re.fullmatch(r"20[0-9]{12}", part):  # a time: the runtime of Ascend writes this layout
-            ranks = ranks or [_number(inside[position + 1 : position + 2])]
-            step = (
-                step
-                if not position or _number(inside[position - 1 : position]) is None
-                else _number(inside[position - 1 :][:1])
-            )
-    for part in inside:
-        if re.fullmatch(r"step_?[0-9]{1,9}", part):
-            step = _number([part[4:].lstrip("_")])
-    return _Folder(path, step or 0, (ranks[-1] if ranks else 0) or 0, graph, constant)
-
-
-def _number(parts: Sequence[str]) -> int | None:
-    return int(parts[0]) if parts and re.fullmatch("[0-9]{1,9}", parts[0]) else None
 
 
 # --- one step ---------------------------------------------------------------------------------------------------------
@@ -178,7 +107,6 @@ class _File:
     type: str
     name: str
     time: int
-    graph: int | None
     io: str
     slot: int
     dtype: str | None = None
@@ -217,17 +145,17 @@ class _KernelTensor(Tensor):
 class KernelJournal(HeldJournal):
     """The kernels of one step of one rank."""
 
-    def __init__(self, root: Path, header: Header, folders: Sequence[_Folder]) -> None:
+    def __init__(self, root: Path, header: Header, folders: Sequence[Folder]) -> None:
         super().__init__(header)
         self._root, self._notes = root, list[Note]()
         self._files: list[_File] = []
-        scopes = _Scopes()
+        findscopes_of = functools.cache(scopes_of)
         launches = [launch for folder in folders for launch in self._launches(folder)]
         launches.sort(key=lambda launch: launch.files[0].time)
         counts: dict[tuple[str, Phase], int] = {}
         calls = self._calls = list[Call]()
         for number, launch in enumerate(launches):
-            phase, path = scopes.place(launch)
+            phase, path = place_in_network(launch.name, launch.folder, findscopes_of)
             count = counts[launch.name, phase] = counts.get((launch.name, phase), -1) + 1
             site = Site(Kind.OP, launch.name, count, phase, path, launch.type)
             calls.append(self._call(number, site, launch))
@@ -250,7 +178,7 @@ class KernelJournal(HeldJournal):
 
     # --- from files to calls ----------------------------------------------------------------------------------------
 
-    def _launches(self, folder: _Folder) -> Iterator[_Launch]:
+    def _launches(self, folder: Folder) -> Iterator[_Launch]:
         """The kernels that ran, each as often as it ran: a slot that is there already belongs to the next time."""
         try:
             files, arguments = self._kernel_files(folder)
@@ -271,7 +199,7 @@ class KernelJournal(HeldJournal):
             )
         yield from open_launches.values()
 
-    def _kernel_files(self, folder: _Folder) -> tuple[list[_File], dict[str, Mapping[str, Value]]]:
+    def _kernel_files(self, folder: Folder) -> tuple[list[_File], dict[str, Mapping[str, Value]]]:
         with os.scandir(folder.path) as entries:
             here = {
                 entry.name: Path(entry.path)
@@ -283,39 +211,35 @@ class KernelJournal(HeldJournal):
         arguments: dict[str, Mapping[str, Value]] = {}
         for name, path in here.items():
             full = long_names.get(name, name)
-            if name in (_STATISTICS, _MAPPING):
+            if name in (STATISTICS, MAPPING):
                 continue
-            if _OVERFLOW.fullmatch(full):
+            if OVERFLOW.fullmatch(full):
                 self._notes.append(Note("overflow", f"an operator overflowed: see {self._short(path)}"))
             elif full.endswith(".json"):
                 arguments[full.removesuffix(".json")] = self._arguments(path)
-            elif full.endswith(".npy") or _RAW.fullmatch(full):
-                files.append(self._file(path, full, folder))
-        if _STATISTICS in here:
+            elif full.endswith(".npy") or RAW.fullmatch(full):
+                files.append(self._file(path, full))
+        if STATISTICS in here:
             known = {(file.type, file.name, file.time, *file.leaf) for file in files}
             files += [
-                row
-                for row in self._rows(here[_STATISTICS], folder)
-                if (row.type, row.name, row.time, *row.leaf) not in known
+                row for row in self._rows(here[STATISTICS]) if (row.type, row.name, row.time, *row.leaf) not in known
             ]
         return files, arguments
 
-    def _file(self, path: Path, name: str, folder: _Folder) -> _File:
-        match, raw = _KERNEL.fullmatch(name), _RAW.fullmatch(name)
+    def _file(self, path: Path, name: str) -> _File:
+        match, raw = KERNEL.fullmatch(name), RAW.fullmatch(name)
         if match and int(match["slot"]) <= MAX_SLOT:
-            file = _File(
-                path, match["type"], match["name"], int(match["time"]), folder.graph, match["io"], int(match["slot"])
-            )
+            file = _File(path, match["type"], match["name"], int(match["time"]), match["io"], int(match["slot"]))
             file.dtype = match["dtype"]
             layout = match["format"]
             # msaccucmp writes the shape there.
             if layout != "DefaultFormat" and not re.fullmatch("[0-9]+(x[0-9]+)*", layout):
                 file.facts["format"] = layout
         elif raw:
-            file = _File(path, raw["type"], raw["name"], int(raw["time"]), folder.graph, "output", 0)
+            file = _File(path, raw["type"], raw["name"], int(raw["time"]), "output", 0)
             file.missing = "it is in the format of the device; convert it with msaccucmp.py to .npy first"
         else:
-            file = _File(path, "", name.removesuffix(".npy"), 0, folder.graph, "output", 0)
+            file = _File(path, "", name.removesuffix(".npy"), 0, "output", 0)
             self._damage.append(
                 Damage(self._short(path), "name", "expected type.name.task.stream.time.input|output.slot.format.npy")
             )
@@ -335,19 +259,21 @@ class KernelJournal(HeldJournal):
         refs: dict[str, dict[int, Value]] = {"input": {}, "output": {}}
         missing = []
         for file in launch.files:
-            tensor = object.__new__(_KernelTensor)
             identity = len(self._tensors)
-            producer = number if file.io == "output" else None
-            payload = Location(0, file.array.nbytes) if file.array else None
-            plain = Tensor(
-                identity, file.spec, producer=producer, payload=payload, missing=file.missing, facts=file.facts
+            file.facts["file"] = self._short(file.path)
+            tensor = _KernelTensor(
+                identity,
+                file.spec,
+                producer=number if file.io == "output" else None,
+                payload=Location(0, file.array.nbytes) if file.array else None,
+                missing=file.missing,
+                facts=file.facts,
             )
-            for name in ("id", "spec", "device", "requires_grad", "producer", "payload", "missing", "facts", "parts"):
-                object.__setattr__(tensor, name, getattr(plain, name))
             object.__setattr__(tensor, "_file", file)
+            for name in ("statistics", "fingerprint"):
+                object.__delattr__(tensor, name)
             self._tensors[identity] = tensor
             self._files.append(file)
-            file.facts["file"] = self._short(file.path)
             refs[file.io][file.slot] = TensorRef(identity)
             if file.missing:
                 missing.append(f"{file.io} {file.slot}: {self._short(file.path)}: {file.missing}")
@@ -373,8 +299,8 @@ class KernelJournal(HeldJournal):
     def _long_names(self, here: Mapping[str, Path]) -> dict[str, str]:
         """`mapping.csv`: a name that was too long for the file system became a number; which, is said in either order."""
         names: dict[str, str] = {}
-        if _MAPPING in here:
-            for row in self._table(here[_MAPPING]):
+        if MAPPING in here:
+            for row in self._table(here[MAPPING]):
                 for short, full in (row[:2], row[:2][::-1]) if len(row) >= 2 else ():
                     spelling = next((name for name in (short, f"{short}.npy") if name in here), None)
                     if spelling and spelling not in names:
@@ -383,7 +309,7 @@ class KernelJournal(HeldJournal):
                         )
         return names
 
-    def _rows(self, path: Path, folder: _Folder) -> Iterator[_File]:
+    def _rows(self, path: Path) -> Iterator[_File]:
         """`statistic.csv`: one tensor in each row. Which numbers are there was the user's choice; the order varies."""
         titles: list[str] = []
         for number, row in enumerate(self._table(path)):
@@ -392,13 +318,13 @@ class KernelJournal(HeldJournal):
                 continue
             cells = dict(zip(titles, (text.strip() for text in row), strict=False))
             try:
-                yield _row(path, cells, folder)
+                yield _row(path, cells)
             except (KeyError, ValueError) as error:
                 self._damage.append(Damage(self._short(path), f"line {number + 1}", f"cannot be understood ({error})"))
 
     def _table(self, path: Path) -> list[list[str]]:
         try:
-            return list(csv.reader(_text(path).splitlines()))
+            return list(csv.reader(text_of(path).splitlines()))
         except (TraceFormatError, csv.Error) as error:
             self._damage.append(Damage(self._short(path), "table", str(error)))
             return []
@@ -406,7 +332,7 @@ class KernelJournal(HeldJournal):
     def _arguments(self, path: Path) -> Mapping[str, Value]:
         """`MatMul.Default_MatMul-op0.json`: what the kernel was set up with."""
         try:
-            wire = decode(_text(path).encode())
+            wire = decode(text_of(path).encode())
         except (TraceFormatError, ValueError) as error:
             self._damage.append(Damage(self._short(path), "arguments", str(error)))
             return {}
@@ -420,7 +346,7 @@ class KernelJournal(HeldJournal):
 class _Launch:
     """One time that a kernel ran."""
 
-    folder: _Folder
+    folder: Folder
     type: str
     name: str
     files: list[_File]
@@ -432,78 +358,7 @@ def _filled(refs: Mapping[int, Value]) -> list[Value]:
     return [refs.get(slot, Token("opaque", "not in the dump")) for slot in range(max(refs, default=-1) + 1)]
 
 
-# --- where in the network ---------------------------------------------------------------------------------------------
-
-
-class _Scopes:
-    """From a kernel's scope to its phase and the module around it.
-
-        Gradients/Default/network-WithLossCell/_backbone-Net/l1-Dense/Grad_MatMul/MatMul-op2   backward, network._backbone.l1
-        Default/optimizer-SGD/SGD-op0                                                          update, optimizer
-
-    In the name of a file every / and . is _. `execution_order/` beside the net's folder has the scopes as they were; where it
-    is missing, the way back is a guess that is right as long as no class has an _ in its name.
-    """
-
-    def __init__(self) -> None:
-        self._known: dict[Path, dict[str, list[str]]] = {}
-
-    def place(self, launch: _Launch) -> tuple[Phase, str]:
-        """Phase of a kernel, and the path of the module that it belongs to."""
-        scope, _, _ = launch.name.rpartition("_")
-        parts = self._table(launch.folder).get(_flat(launch.name)) or _guess(scope)
-        phase = Phase.FORWARD
-        if parts[:1] == ["Gradients"]:
-            phase = Phase.BACKWARD
-        elif parts[:1] and parts[0].startswith("recompute_"):
-            phase = Phase.RECOMPUTE
-        elif any(part.startswith("optimizer-") for part in parts):
-            phase = Phase.UPDATE
-        return phase, ".".join(part.partition("-")[0] for part in parts if "-" in part)
-
-    def _table(self, folder: _Folder) -> dict[str, list[str]]:
-        orders = folder.path.parent.parent.parent / "execution_order" / f"ms_execution_order_graph_{folder.graph}.csv"
-        if orders not in self._known:
-            try:
-                lines = _text(orders).splitlines()[1:] if orders.is_file() else []
-            except TraceFormatError:
-                lines = []
-            # Without the number: kernels are numbered anew after the table is written.
-            self._known[orders] = {
-                _flat(line.strip().translate(_UNSPELT)): line.strip().split("/")[:-1] for line in lines
-            }
-        return self._known[orders]
-
-
-def _flat(name: str) -> str:
-    return re.sub("-op[0-9]+$", "", name)
-
-
-def _guess(scope: str) -> list[str]:
-    parts: list[str] = []
-    words: list[str] = []
-    for word in scope.split("_"):
-        words.append(word)
-        if (
-            "-" in word
-            or (not parts and word in ("Gradients", "Default"))
-            or (parts == ["Gradients"] and word == "Default")
-        ):
-            parts.append("_".join(words))
-            words = []
-    return parts
-
-
 # --- tables -----------------------------------------------------------------------------------------------------------
-
-
-def _text(path: Path) -> str:
-    try:
-        if path.stat().st_size > MAX_TEXT:
-            raise TraceFormatError(f"{path}: expected at most {MAX_TEXT} bytes, found {path.stat().st_size}.")
-        return path.read_text(encoding="utf-8", errors="replace")
-    except OSError as error:
-        raise TraceFormatError(f"{path}: cannot be read ({error.strerror}).") from error
 
 
 def _title(text: str) -> str:
@@ -522,7 +377,7 @@ def _element_type(spelling: str) -> str | None:
     return _NARROW.get(spelling.lower()) or short_name(spelling)
 
 
-def _row(path: Path, cells: Mapping[str, str], folder: _Folder) -> _File:
+def _row(path: Path, cells: Mapping[str, str]) -> _File:
     io, slot = cells["io"].lower(), int(cells["slot"])
     if io not in ("input", "output") or not 0 <= slot <= MAX_SLOT:
         raise ValueError(f"{io!r} {slot} is no input or output of a kernel")
@@ -530,8 +385,8 @@ def _row(path: Path, cells: Mapping[str, str], folder: _Folder) -> _File:
     dtype = _element_type(spelling)
     if dtype is None:
         raise ValueError(f"unknown element type {spelling[:40]!r}")
-    name = cells["opname"].translate(_UNSPELT)
-    file = _File(path, cells["optype"], name, int(cells.get("timestamp") or 0), folder.graph, io, slot)
+    name = cells["opname"].translate(UNSPELT)
+    file = _File(path, cells["optype"], name, int(cells.get("timestamp") or 0), io, slot)
     file.spec = Spec(dtype, tuple(int(size) for size in re.findall("[0-9]{1,15}", cells.get("shape", ""))))
     if spelling in _NARROW:
         file.facts["dtype"] = cells["datatype"]
@@ -558,4 +413,4 @@ def _finite(cells: Mapping[str, str], name: str) -> float | None:
 
 def _count(cells: Mapping[str, str], name: str) -> int | None:
     text = cells.get(name, "")
-    return int(text) if re.fullmatch(_NUMBER, text) else None
+    return int(text) if re.fullmatch(NUMBER, text) else None

@@ -9,11 +9,11 @@ both tools read. SURFACE.md lists every name, every field and every deliberate d
     pytorch.py, mindspore.py   what scripts import          names.py      `Functional.conv2d.3.forward.input.1`
     debugger.py                the one recording, seed_all  elements.py   a value as dump.json has it
     config.py                  config.json and arguments    writer.py     a recording, line by line, as a dump
-    selection.py               scope, list, allow-list      documents.py  JSON that is whole at any time
-    dumps.py                   a dump as items              values.py     tensors as files, written and read
-    folding.py                 records into calls           layout.py     dumps as traces, traces as dumps
-    compare/                   two dumps, item by item      readings.py   elements into tensors and values
-    stand_in.py                `msprobe` for scripts        salvage.py    what can be read of damaged JSON
+    selection.py               scope, list, allow-list      values.py     tensors as files, written and read
+    dumps.py                   a dump as items              layout.py     dumps as traces, traces as dumps
+    folding.py                 records into calls           readings.py   elements into tensors and values
+    compare/                   two dumps, item by item      salvage.py    what can be read of damaged JSON
+    stand_in.py                `msprobe` for scripts
 
 Not here: recording, pairing, measuring; they are the project's own. Surprising: dump.json is written record by record, each over
 the closing braces of the last, so that it is valid JSON whenever the process is killed.

@@ -76,7 +76,7 @@ class Settings:
     allowed: frozenset[str] | None = None
 
     def wants(self, direction: str, end: str) -> bool:
-        """Are the forward | backward inputs | outputs wanted?"""
+        """True if the inputs or outputs (`end`) of forward or backward records (`direction`) are wanted."""
         modes = self.data_mode
         if "all" in modes:
             return True
@@ -193,18 +193,18 @@ def _numbers(field: str, value: object, where: str) -> tuple[int, ...] | None:
         return None
     if not isinstance(value, list | tuple):
         raise UsageError(f'{where}{field}: expected a list of numbers, such as [0, "3-5"], got {value!r:.60}.')
-    found: set[int] = set()
+    numbers: set[int] = set()
     for item in value:
         bounds = _RANGE.fullmatch(item) if isinstance(item, str) else None
         if isinstance(item, int) and not isinstance(item, bool) and 0 <= item <= _LARGEST:
-            found.add(item)
+            numbers.add(item)
         elif bounds and int(bounds[1]) <= int(bounds[2]) <= _LARGEST:
-            found.update(range(int(bounds[1]), int(bounds[2]) + 1))
+            numbers.update(range(int(bounds[1]), int(bounds[2]) + 1))
         else:
             raise UsageError(
                 f'{where}{field}: expected numbers from 0 to {_LARGEST} and ranges such as "3-5", got {item!r}.'
             )
-    return tuple(sorted(found)) or None
+    return tuple(sorted(numbers)) or None
 
 
 def _names(field: str, value: object, where: str) -> tuple[str, ...]:
@@ -213,12 +213,18 @@ def _names(field: str, value: object, where: str) -> tuple[str, ...]:
     if not isinstance(value, list | tuple) or not all(isinstance(name, str) and name for name in value):
         raise UsageError(f"{where}{field}: expected a list of names or parts of names, got {value!r:.60}.")
     for name in value:
-        if name.startswith("name-regex(") and name.endswith(")"):
-            try:
-                re.compile(name[len("name-regex(") : -1])
-            except re.error as error:
-                raise UsageError(f"{where}{field}: {name!r} is not a regular expression ({error}).") from None
+        try:
+            pattern_of(name)
+        except re.error as error:
+            raise UsageError(f"{where}{field}: {name!r} is not a regular expression ({error}).") from None
     return tuple(value)
+
+
+def pattern_of(name: str) -> re.Pattern[str]:
+    """A name of a list as a pattern: `name-regex(fc\\d)`, or a text that a record's name holds."""
+    if name.startswith("name-regex(") and name.endswith(")"):
+        return re.compile(name[len("name-regex(") : -1])
+    return re.compile(re.escape(name))
 
 
 def _scope(value: object, level: str, where: str) -> tuple[str, str] | None:
@@ -292,19 +298,16 @@ def read_allowed(path: Path) -> frozenset[str]:
             raise UsageError(
                 f"support_wrap_ops: {path}: unknown category {category!r}, expected one of {', '.join(CATEGORIES)}."
             )
-        names = [] if functions is None else functions
+        names = functions or []
         if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
             raise UsageError(
                 f"support_wrap_ops: {path}: {category}: expected a list of names, got {functions!r:.60}. "
                 f"Write each name in a line of its own, after a dash."
             )
-        prefix = CATEGORIES[category]
-        for name in names:
-            last = name.rpartition(".")[2]
-            allowed.add(f"{prefix}.{last}")
+        allowed |= {f"{CATEGORIES[category]}.{name.rpartition('.')[2]}" for name in names}
     return frozenset(allowed)
 
 
 def is_allowed(stem: str, allowed: frozenset[str]) -> bool:
-    """Is a function with this stem recorded?"""
+    """True if a function with this stem is recorded."""
     return stem in allowed or stem.partition(".")[0] not in _RULED

@@ -20,7 +20,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
@@ -33,6 +34,8 @@ if TYPE_CHECKING:  # only who opens values waits for numpy
 Number: TypeAlias = "float | int | bool | None"
 FILES = ("dump.json", "debug.json")
 TENSORS = "dump_tensor_data"
+STEP, RANK = re.compile(r"step(0|[1-9][0-9]{0,17})"), re.compile(r"rank(0|[1-9][0-9]{0,8})?|proc[0-9]{1,18}")
+"""Directories of steps and ranks. A process that was not distributed has no number (`rank`; 26.2: `proc4711`)."""
 _PARTS = (
     ("input_args", "input"),
     ("input_kwargs", "input"),
@@ -74,7 +77,7 @@ class Item(NamedTuple):
 
     @property
     def is_tensor(self) -> bool:
-        """Has it a shape and an element type?"""
+        """True if it has a shape and an element type."""
         return self.shape is not None
 
 
@@ -126,34 +129,26 @@ class Dump:
         return read_values(self.path.parent / TENSORS, item.data_name)
 
     def file(self, item: Item) -> Path:
-        """Where the values of an item lie."""
+        """The file with the values of an item."""
         return self.path.parent / TENSORS / (item.data_name or "")
 
 
 def open_dump(path: str | os.PathLike[str]) -> Dump:
     """Read the dump of one rank: its dump.json (or debug.json), or the directory that holds it."""
-    found = read_records(path)
+    records = read_records(path)
     items: list[Item] = []
-    problems = list(found.problems)
-    for name, record in found.data.items():
+    problems = list(records.problems)
+    for name, record in records.data.items():
         if isinstance(record, dict):
             _items(name, record, items)
         elif name.endswith(".debug"):
             _elements(record, name, name, "debug", items)
         else:
             problem = f"expected an object, got {some(record)}"
-            problems.append(f"{found.path}: {name}: {problem}.")
+            problems.append(f"{records.path}: {name}: {problem}.")
             items.append(Item(name, name, "", "", problem=problem))
-    return Dump(
-        found.path,
-        found.task,
-        found.level,
-        found.framework,
-        tuple(items),
-        found.stacks,
-        found.construct,
-        tuple(problems),
-    )
+    head = (records.path, records.task, records.level, records.framework)
+    return Dump(*head, tuple(items), records.stacks, records.construct, tuple(problems))
 
 
 def read_records(path: str | os.PathLike[str]) -> Records:
@@ -179,11 +174,23 @@ def read_records(path: str | os.PathLike[str]) -> Records:
 # Files --------------------------------------------------------------------------------------------------------------
 
 
+def file_in(folder: Path) -> Path | None:
+    """The JSON file of a rank's directory; None if this is none."""
+    return next((folder / name for name in FILES if (folder / name).is_file()), None)
+
+
+def rank_folders(step: Path) -> Iterator[tuple[int | None, Path]]:
+    """The directories of a step that hold dumps, by name, with the numbers of their ranks; None for a run of one process."""
+    for folder in sorted(step.iterdir()):
+        match = RANK.fullmatch(folder.name)
+        if match and folder.is_dir() and file_in(folder) is not None:
+            yield int(match[1]) if match[1] else None, folder
+
+
 def _find(path: Path) -> Path:
     if path.is_dir():
-        for name in FILES:
-            if (path / name).is_file():
-                return path / name
+        if (file := file_in(path)) is not None:
+            return file
         below = sorted(file.parent.relative_to(path) for name in FILES for file in path.glob(f"*/{name}"))
         below += sorted(file.parent.relative_to(path) for name in FILES for file in path.glob(f"*/*/{name}"))
         hint = f"Name the rank: {path / below[0]}." if below else "Give a directory such as step0/rank0."
@@ -250,29 +257,29 @@ def _beside(file: Path, problems: list[str]) -> dict[str, Any]:
 
 def read_stacks(file: Path, problems: list[str]) -> dict[str, tuple[str, ...]]:
     """`{"0": [[names], [frames]], …}`, or in older dumps `{name: [frames], …}`."""
-    found: dict[str, tuple[str, ...]] = {}
+    stacks: dict[str, tuple[str, ...]] = {}
     for key, value in _beside(file, problems).items():
         grouped = isinstance(value, list) and len(value) == 2 and isinstance(value[0], list)
         names, frames = value if grouped else ([key], value)
         if not isinstance(frames, list):
             frames = [frames]
         if all(isinstance(text, str) for text in (*names, *frames)):
-            found.update(dict.fromkeys(names, tuple(frames)))
+            stacks.update(dict.fromkeys(names, tuple(frames)))
         elif grouped or value:
             problems.append(f"{file}: {key}: expected names and lines of a stack, got {some(value)}.")
-    return found
+    return stacks
 
 
 def _construct(file: Path, problems: list[str]) -> dict[str, str | None]:
     """`{record: parent or null}`; with micro steps the parent stands in a pair: `[parent, 3]`."""
-    found: dict[str, str | None] = {}
+    parents: dict[str, str | None] = {}
     for name, value in _beside(file, problems).items():
         parent = value[0] if isinstance(value, list) and len(value) == 2 else value
         if parent is None or isinstance(parent, str):
-            found[name] = parent
+            parents[name] = parent
         elif name != "megatron_micro_step_number":
             problems.append(f"{file}: {name}: expected the name of a record or null, got {some(value)}.")
-    return found
+    return parents
 
 
 # Items --------------------------------------------------------------------------------------------------------------

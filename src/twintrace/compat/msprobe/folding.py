@@ -118,9 +118,9 @@ class _Folding:
         for parameter, value in entry.items():
             full = f"{name.name}.{parameter}" if name.name else parameter
             for count, element in enumerate(value if isinstance(value, list) else [value]):
-                found = self._readings.value(element, f"{record}.{parameter}")
-                if isinstance(found, TensorRef):
-                    self._gradients.append(Gradient(Role.PARAMETER, full, found.id, None, count, order))
+                gradient = self._readings.value(element, f"{record}.{parameter}")
+                if isinstance(gradient, TensorRef):
+                    self._gradients.append(Gradient(Role.PARAMETER, full, gradient.id, None, count, order))
 
     # --- all of them --------------------------------------------------------------------------------------------
 
@@ -294,14 +294,14 @@ def _number(drafts: Sequence[_Draft]) -> None:
 
 
 def _frames(lines: tuple[str, ...]) -> tuple[Frame, ...]:
-    found = []
+    frames = []
     for line in lines:
         frame = frame_of(line)
         if frame is not None:
-            found.append(frame)
+            frames.append(frame)
         elif line and line != "Without call stack.":
-            found.append(Frame(line, 0, ""))
-    return tuple(frame for frame in found if not _INSIDE.search(frame.file)) or tuple(found)
+            frames.append(Frame(line, 0, ""))
+    return tuple(frame for frame in frames if not _INSIDE.search(frame.file)) or tuple(frames)
 
 
 def _link(calls: Sequence[Call], readings: Readings) -> None:

@@ -26,15 +26,13 @@ from ...model.tensors import Spec, Tensor
 from ...store.native import Tell, write_rank
 from ...store.trace import HeldJournal, Trace
 from .config import Settings
-from .dumps import FILES, TENSORS, Records, read_records
+from .dumps import FILES, RANK, STEP, TENSORS, Records, file_in, rank_folders, read_records
 from .folding import fold
 from .names import FRAMEWORKS
 from .readings import Readings
 from .values import read_values
 from .writer import DumpWriter
 
-_STEP = re.compile(r"step(0|[1-9][0-9]{0,17})")
-_RANK = re.compile(r"rank(0|[1-9][0-9]{0,8})?|proc[0-9]{1,18}")
 _HEAD = 1 << 12
 _OURS = {theirs: ours for ours, theirs in FRAMEWORKS.items()}
 _LEVELS = {"L0": "module", "L1": "api", "L2": "op"}
@@ -115,15 +113,15 @@ def _places(path: Path) -> dict[tuple[int, int], Path]:
         return {_numbers(path.parent): path} if path.name in FILES else {}
     if not path.is_dir():
         return {}
-    file = _file_in(path)
+    file = file_in(path)
     if file is not None:
         return {_numbers(path): file}
-    step = _STEP.fullmatch(path.absolute().name)
+    step = STEP.fullmatch(path.absolute().name)
     if step is not None and (found := _ranks(path)):
         return {(int(step[1]), rank): file for rank, file in found.items()}
     places: dict[tuple[int, int], Path] = {}
     for folder in sorted(path.iterdir()):
-        if (step := _STEP.fullmatch(folder.name)) and folder.is_dir():
+        if (step := STEP.fullmatch(folder.name)) and folder.is_dir():
             places |= {(int(step[1]), rank): file for rank, file in _ranks(folder).items()}
     if not places and (path / "pynative").is_dir():
         return _places(path / "pynative")
@@ -133,26 +131,19 @@ def _places(path: Path) -> dict[tuple[int, int], Path]:
 def _ranks(step: Path) -> dict[int, Path]:
     """The file of each rank of a step. Processes that were not distributed have no numbers: they are counted."""
     found: dict[int, Path] = {}
-    for folder in sorted(step.iterdir()):
-        match = _RANK.fullmatch(folder.name)
-        file = _file_in(folder) if match and folder.is_dir() else None
-        if file is not None:
-            number = int(match[1]) if match and match[1] else 0
-            while number in found:
-                number += 1
-            found[number] = file
+    for rank, folder in rank_folders(step):
+        number = rank or 0
+        while number in found:
+            number += 1
+        found[number] = file_in(folder) or folder
     return found
 
 
 def _numbers(folder: Path) -> tuple[int, int]:
     """Step and rank by the names of the folders."""
     whole = folder.absolute()
-    step, rank = _STEP.fullmatch(whole.parent.name), _RANK.fullmatch(whole.name)
+    step, rank = STEP.fullmatch(whole.parent.name), RANK.fullmatch(whole.name)
     return (int(step[1]) if step else 0), (int(rank[1]) if rank and rank[1] else 0)
-
-
-def _file_in(folder: Path) -> Path | None:
-    return next((folder / name for name in FILES if (folder / name).is_file()), None)
 
 
 def _head(file: Path) -> tuple[str, str, str]:
@@ -161,8 +152,8 @@ def _head(file: Path) -> tuple[str, str, str]:
         text = opened.read(_HEAD).decode("utf-8", errors="replace")
 
     def said(key: str) -> str:
-        found = re.search(rf'"{key}"\s*:\s*"([^"\\]*)"', text)
-        return found[1] if found else ""
+        match = re.search(rf'"{key}"\s*:\s*"([^"\\]*)"', text)
+        return match[1] if match else ""
 
     framework = said("framework") or ("mindspore" if "mindspore.Tensor" in text else "pytorch")
     return said("task"), said("level"), _OURS.get(framework, framework)

@@ -70,8 +70,7 @@ def step() -> None:
 
 
 @functools.cache
-def step_class() -> type:
-    """`MsprobeStep`."""
+def _callbacks() -> dict[str, type]:
     base: Any = api.callback_class()
 
     class MsprobeStep(base):  # type: ignore[misc]  # a class that is known when it runs
@@ -88,23 +87,14 @@ def step_class() -> type:
             self.debugger.stop()
             self.debugger.step()
 
-    return MsprobeStep
-
-
-@functools.cache
-def init_step_class() -> type:
-    """`MsprobeInitStep`."""
-    base: Any = api.callback_class()
-
-    class MsprobeInitStep(base):  # type: ignore[misc]  # a class that is known when it runs
+    class MsprobeInitStep(base):  # type: ignore[misc]
         """Counts steps on from where a training is taken up again."""
 
         def on_train_begin(self, run_context: Any) -> None:
             debugger.begin_at(int(run_context.original_args().cur_step_num))
 
-    return MsprobeInitStep
+    return {"MsprobeStep": MsprobeStep, "MsprobeInitStep": MsprobeInitStep}
 
 
 def __getattr__(name: str) -> Any:
-    made = {"MsprobeStep": step_class, "MsprobeInitStep": init_step_class}.get(name)
-    return made() if made is not None else refuse("mindspore", name)
+    return _callbacks()[name] if name in ("MsprobeStep", "MsprobeInitStep") else refuse("mindspore", name)

@@ -121,14 +121,14 @@ class RecordName:
 
 def parse(text: str) -> RecordName | None:
     """A record's name taken apart; None for what is none. Modules are looked for first: a path may hold anything."""
-    if found := _MODULE.fullmatch(text):
-        return RecordName(found["prefix"], found["path"], found["type"], int(found["call"]), found["direction"])
-    if found := _GRADIENTS.fullmatch(text):
-        return RecordName(found["prefix"], found["path"], found["type"], int(found["call"] or 0), "parameters_grad")
-    if found := _API.fullmatch(text):
-        return RecordName(found["prefix"], found["api"], "", int(found["call"]), found["direction"])
-    if found := _SAVED.fullmatch(text):
-        return RecordName("", found["api"], "", int(found["call"]), "debug")
+    if match := _MODULE.fullmatch(text):
+        return RecordName(match["prefix"], match["path"], match["type"], int(match["call"]), match["direction"])
+    if match := _GRADIENTS.fullmatch(text):
+        return RecordName(match["prefix"], match["path"], match["type"], int(match["call"] or 0), "parameters_grad")
+    if match := _API.fullmatch(text):
+        return RecordName(match["prefix"], match["api"], "", int(match["call"]), match["direction"])
+    if match := _SAVED.fullmatch(text):
+        return RecordName("", match["api"], "", int(match["call"]), "debug")
     return None
 
 
@@ -157,8 +157,8 @@ def stem(kind: str, name: str, type: str, framework: str, code: str = "") -> str
 def stems(kind: str, name: str, type: str, framework: str) -> tuple[str, ...]:
     """All that a call of this name may be called, whatever line it is made in."""
     last = name.rpartition(".")[2]
-    found = (stem(kind, name, type, framework, code) for code in ("", f"x.{last}()", f"ops.{last}()", "+= -= *="))
-    return tuple(dict.fromkeys(found)) if kind != Kind.MODULE else (next(found),)
+    candidates = (stem(kind, name, type, framework, code) for code in ("", f"x.{last}()", f"ops.{last}()", "+= -= *="))
+    return tuple(dict.fromkeys(candidates)) if kind != Kind.MODULE else (next(candidates),)
 
 
 class Numbers:

@@ -143,7 +143,7 @@ class Readings:
         return self._specs[key]
 
     def _same(self, known: int, file: str) -> bool:
-        """Do two files hold the same values? Statistics do not tell a square matrix from its transpose."""
+        """True if two files hold the same values. Statistics do not tell a square matrix from its transpose."""
         other = self.files.get(known)
         if other is None or (file in self._there) != (other in self._there):
             return False

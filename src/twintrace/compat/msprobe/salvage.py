@@ -79,13 +79,13 @@ def _members(text: str, at: int, problems: list[str]) -> tuple[dict[str, Any], i
 
 
 def _next(text: str, key: int, behind: int) -> int | None:
-    """Where the next member begins: at the same indentation, or else where something looks like a record."""
+    """Start of the next member: at the same indentation, or else where something looks like a record."""
     indentation = text[text.rfind("\n", 0, key) + 1 : key]
     if "\n" in text[:key] and not indentation.strip():
-        found = re.compile(rf'\n{indentation}(?=")').search(text, behind)
-        return found.end() if found else None
-    found = _RECORD.search(text, behind)
-    return found.start() if found else None
+        match = re.compile(rf'\n{indentation}(?=")').search(text, behind)
+        return match.end() if match else None
+    match = _RECORD.search(text, behind)
+    return match.start() if match else None
 
 
 def _ends(text: str, error: Exception) -> bool:

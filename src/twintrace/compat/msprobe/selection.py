@@ -10,31 +10,19 @@ backward pass is in it if it is open then, so two forward names select no gradie
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Collection, Iterable
-from typing import Protocol
 
 from ...model.sites import Kind, Phase, Site
-from .config import Settings, is_allowed
+from .config import Settings, is_allowed, pattern_of
 from .names import gradients_name, parse, record_name, stems
 
 
-class Selection(Protocol):
-    """Questions that a writer asks of a selection."""
-
-    def leaves_out(self, module: str, up: int | None) -> bool: ...
-    def uncounted(self, function: str) -> int: ...
-    def forgoes(self, name: str) -> bool: ...
-    def begins(self, name: str, around: Iterable[str]) -> bool: ...
-    def ends(self, name: str) -> None: ...
-
-
-class Everything:
-    """No condition: all that a trace holds, but root modules."""
+class Selection:
+    """Questions that a writer asks; without a condition: all that a trace holds, but root modules."""
 
     def leaves_out(self, module: str, up: int | None) -> bool:
-        """Is this module a root? The only one has no name; those of a list have numbers, and nothing around them."""
+        """True for a root module. The only one has no name; those of a list have numbers, and nothing around them."""
         return not module or (up is None and module.isdecimal())
 
     def uncounted(self, function: str) -> int:
@@ -42,24 +30,24 @@ class Everything:
         return 0
 
     def forgoes(self, name: str) -> bool:
-        """Is this forward record not to be written, although its call is recorded (for its gradients)?"""
+        """True for a forward record that is not written, although its call is recorded (for its gradients)."""
         return False
 
     def begins(self, name: str, around: Iterable[str]) -> bool:
-        """A backward record begins: is it wanted? `around`: the backward records of the modules around it."""
+        """True if a backward record that begins is wanted. `around`: the backward records of the modules around it."""
         return True
 
     def ends(self, name: str) -> None:
         """A record is complete."""
 
 
-class Selected:
+class Selected(Selection):
     """The conditions of some settings, for one framework and its models."""
 
     def __init__(self, settings: Settings, framework: str, roots: Collection[str]) -> None:
         self._scope, self._allowed, self._level = settings.scope, settings.allowed, settings.level
         self._framework, self._roots = framework, frozenset(roots)
-        self._patterns = [_pattern(name) for name in settings.names]
+        self._patterns = [pattern_of(name) for name in settings.names]
         self._everything = not (settings.scope or settings.names or settings.allowed is not None)
         self._open = settings.scope is None
         # A scope that ends or begins in the backward pass needs the calls before it, for their gradients.
@@ -77,7 +65,7 @@ class Selected:
         """Functions that were called between the two: the tool does not see them, and does not count them."""
 
     def __call__(self, site: Site) -> bool:
-        """Is this call to be recorded?"""
+        """True if this call is to be recorded."""
         if site.phase is Phase.UPDATE or (self.paused and site.phase is Phase.FORWARD):
             return False
         if self.alone is not None and site.phase is not Phase.BACKWARD:
@@ -137,9 +125,9 @@ class Selected:
             not self._patterns or self._fits([name]) or (self._level == "mix" and self._fits(around))
         )
         if wanted and self._scope is not None:
-            found = parse(name)
-            if found is not None and found.kind is Kind.MODULE:
-                self._wanted.add(found.name)
+            record = parse(name)
+            if record is not None and record.kind is Kind.MODULE:
+                self._wanted.add(record.name)
         return wanted
 
     def ends(self, name: str) -> None:
@@ -147,7 +135,7 @@ class Selected:
             self._open = False
 
     def _begins(self, name: str) -> bool:
-        """Is the scope open, with this record?"""
+        """True if the scope is open, with this record."""
         if self._scope is not None and name == self._scope[0]:
             self._open = True
         return self._open
@@ -173,9 +161,3 @@ def _is_inside(path: str, modules: Collection[str]) -> bool:
             return True
         path = path.rpartition(".")[0]
     return False
-
-
-def _pattern(name: str) -> re.Pattern[str]:
-    if name.startswith("name-regex(") and name.endswith(")"):
-        return re.compile(name[len("name-regex(") : -1])
-    return re.compile(re.escape(name))

@@ -14,7 +14,6 @@ no fp8: they are widened to float32, exactly, as in msprobe.
 from __future__ import annotations
 
 import contextlib
-import io
 import os
 import shutil
 import zlib
@@ -25,10 +24,12 @@ from zlib import crc32
 import numpy as np
 
 from ... import api
-from ...model.errors import CheckpointError, TraceFormatError, TraceNotFoundError, TraceWriteError
+from ...model.errors import CheckpointError, TraceFormatError, TraceNotFoundError
 from ...model.tensors import Spec
+from ...store.appending import write_errors
 from ...store.arrays import STORAGE, as_float
 from ...store.npy import Npy
+from ..translating import give_name
 
 _CONTENTS = ".contents"
 _LONGEST = 255  # bytes of a file's name
@@ -61,13 +62,11 @@ class Values:
 
     def resume(self) -> None:
         """Begin, or go on after `close`."""
-        try:
+        with write_errors(self._contents):
             self._contents.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise _trouble(self._contents, error) from error
 
     def knows(self, content: Content) -> bool:
-        """Is this content written already?"""
+        """True if this content is written already."""
         return content in self._files
 
     def write(self, content: Content, data: Bytes | None) -> None:
@@ -75,40 +74,26 @@ class Values:
         place, dtype, shape = content
         raw: Any = data if data is not None else self._read(place)
         file = self._contents / str(len(self._files))
-        try:
-            with file.open("wb") as opened:
-                begin = self._save(opened, raw, dtype, shape)
-        except OSError as error:
-            raise _trouble(file, error) from error
+        with write_errors(file), file.open("wb") as opened:
+            begin = self._save(opened, raw, dtype, shape)
         self._files[content] = file
         if begin is not None:
             self._raw.setdefault(place, (file, begin, len(raw)))
 
     def _save(self, file: BinaryIO, raw: Any, dtype: str, shape: tuple[int, ...]) -> int | None:
-        """Where the bytes begin; None if they were widened."""
+        """Offset of the bytes in the file; None if they were widened."""
         if self.suffix == ".pt":
             return api.write_tensor(file, Spec(dtype, shape), raw)
         array = np.frombuffer(raw, dtype=STORAGE[dtype])
         wide = array if dtype.startswith("f4") else as_float(array, dtype)
-        head = _header(wide.dtype, shape)
-        file.write(head)
-        file.write(wide.view(np.uint8).data)
-        return len(head) if wide is array else None
+        np.save(file, wide.reshape(shape), allow_pickle=False)
+        return file.tell() - wide.nbytes if wide is array else None
 
     def name(self, content: Content, item: str) -> str:
         """Give a content a name; the name of the file. A name that is given again stands for the later content."""
         name = file_name(item, self.suffix)
-        path = self.directory / name
-        try:
-            if name in self._names:
-                path.unlink(missing_ok=True)
-            self._names.add(name)
-            try:
-                os.link(self._files[content], path)
-            except OSError:
-                shutil.copyfile(self._files[content], path)
-        except OSError as error:
-            raise _trouble(path, error) from error
+        give_name(self._files[content], self.directory / name, again=name in self._names)
+        self._names.add(name)
         return name
 
     def close(self) -> None:
@@ -130,29 +115,6 @@ def clear(directory: Path) -> None:
     for file in (*directory.glob("*.npy"), *directory.glob("*.pt")):
         with contextlib.suppress(OSError):
             file.unlink()
-
-
-_HEADERS: dict[tuple[str, tuple[int, ...]], bytes] = {}
-
-
-def _header(dtype: np.dtype[Any], shape: tuple[int, ...]) -> bytes:
-    key = dtype.str, shape
-    known = _HEADERS.get(key)
-    if known is None:
-        file = io.BytesIO()
-        fields = {"descr": dtype.str, "fortran_order": False, "shape": shape}
-        np.lib.format.write_array_header_1_0(file, fields)  # type: ignore[no-untyped-call]
-        if len(_HEADERS) > 10_000:
-            _HEADERS.clear()
-        known = _HEADERS[key] = file.getvalue()
-    return known
-
-
-def _trouble(path: Path, error: OSError) -> TraceWriteError:
-    return TraceWriteError(
-        f"{path}: could not be written ({error.strerror}). Everything recorded before is complete. "
-        f"Free some space, or choose another dump_path."
-    )
 
 
 # Bytes at the end of an archive that hold its directory: torch writes seven entries for one tensor.

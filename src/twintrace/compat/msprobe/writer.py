@@ -17,10 +17,9 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from zlib import crc32
 
 import numpy as np
 
@@ -28,30 +27,20 @@ from ...model.errors import TraceWriteError
 from ...model.records import Role
 from ...model.sites import Kind, Phase
 from ...model.tensors import Location
-from ...model.values import Nest, TensorRef, Value, leaves, tensor_slots
-from ...store.arrays import STORAGE, as_float
+from ...model.values import Nest, TensorRef, Value, tensor_slots
 from ...store.lines import Wire
-from ..translating import Translator
+from ..documents import Document, quote
+from ..translating import Translator, frame_text
 from .config import Settings
-from .documents import Document, quote
-from .elements import Gap, is_plain, list_text, object_text, tensor_text, value_text
-from .names import FRAMEWORKS, Numbers, gradients_name, item_name, record_name, saved_name, stem
-from .selection import Everything, Selection
-from .values import Content, Values, clear
+from .elements import Elements, Gap, Growing, gaps_in, with_gaps
+from .names import FRAMEWORKS, Numbers, gradients_name, record_name, saved_name, stem
+from .selection import Selection
+from .values import Values, clear
 
 FILES = ("dump.json", "stack.json", "construct.json", "debug.json")
 VALUES = "dump_tensor_data"
 # Records that wait for gradients, said again with each commit; beyond, the oldest is taken to be complete.
 _MOST_OPEN = 64
-
-
-@dataclass(frozen=True, slots=True)
-class _Seen:
-    """A tensor: its element as far as it is the same wherever it occurs, and its values."""
-
-    text: str
-    wants_gradient: bool
-    content: Content | None = None
 
 
 @dataclass(slots=True)
@@ -67,18 +56,6 @@ class _Call:
     outputs: list[Any]
 
 
-@dataclass(slots=True)
-class _Growing:
-    """A record to which gradients are added: tensors and, once they are made, elements by slot."""
-
-    name: str
-    wires: tuple[Any, ...] = ()
-    inputs: dict[str, int] = field(default_factory=dict)
-    outputs: dict[str, int] = field(default_factory=dict)
-    elements: dict[tuple[str, str], str] = field(default_factory=dict)
-    text: str = ""
-
-
 class DumpWriter(Translator):
     """Writes the journal of a recorder, or of a trace, as a dump."""
 
@@ -86,7 +63,7 @@ class DumpWriter(Translator):
         """`portable`: the dump does not say where it was written, because it will be moved."""
         super().__init__()
         self._settings, self._portable = settings, portable
-        self._chosen: Selection = chosen or Everything()
+        self._chosen = chosen or Selection()
         self._steps: set[int] = set()
         self._step = -1
         self._directory: Path | None = None
@@ -100,21 +77,19 @@ class DumpWriter(Translator):
 
     def _forget(self) -> None:
         """Numbers of tensors, calls and stacks begin anew."""
-        self._tensors: dict[int, _Seen] = {}
         self._stacks: dict[int, tuple[str, str]] = {}  # as text, and the line of the call
         self._calls: dict[int, _Call] = {}
         self._modules: dict[int, str] = {}
         self._children: dict[int, list[tuple[str, bool]]] = {}  # of modules that have not returned yet
         self._owners: dict[str, tuple[str, frozenset[str]]] = {}  # module -> stem, parameters that learn
-        self._backward: dict[int, _Growing] = {}
-        self._finished: dict[int, _Growing] = {}
-        self._again: dict[str, _Growing] = {}  # what was finished, and is to be said once more
-        self._parameters: dict[tuple[str, int], _Growing] = {}
-        self._saved: dict[int, _Growing] = {}
+        self._backward: dict[int, Growing] = {}
+        self._finished: dict[int, Growing] = {}
+        self._again: dict[str, Growing] = {}  # what was finished, and is to be said once more
+        self._parameters: dict[tuple[str, int], Growing] = {}
+        self._saved: dict[int, Growing] = {}
         self._places = {}
-        self._checks: dict[tuple[int, bool], str] = {}
         self._data: np.ndarray[Any, Any] | None = None
-        self._failure: TraceWriteError | None = None
+        self._elements = Elements(self._dialect, self._settings, self._values)
 
     def choose(self, chosen: Selection) -> None:
         """Ask this selection from here on."""
@@ -135,7 +110,7 @@ class DumpWriter(Translator):
     # --- what a recorder calls ----------------------------------------------------------------------------------
 
     def has_step(self, step: int) -> bool:
-        """Has this run recorded that step and gone on? One of an earlier run is replaced."""
+        """True if this run has recorded that step and gone on. One of an earlier run is replaced."""
         return step in self._steps and step != self._step
 
     def begin_step(self, step: int, header: Mapping[str, Wire]) -> DumpWriter:
@@ -152,12 +127,13 @@ class DumpWriter(Translator):
             self._step = step
             self._steps.add(step)
             self._numbers, self._turns = Numbers(), {}
+        self._elements = Elements(self._dialect, self._settings, self._values)
         return self
 
     def store(self, data: np.ndarray[Any, Any], fingerprint: str) -> Location:
-        """Where these bytes are; they are written or summed up when their tensor's line comes, which is next."""
-        if self._failure is not None:
-            raise self._failure
+        """Location of these bytes; they are written or summed up when their tensor's line comes, which is next."""
+        if self._elements.failure is not None:
+            raise self._elements.failure
         place = self._places.setdefault(f"{fingerprint}{len(data)}", len(self._places))
         self._data = data
         return Location(place, len(data))
@@ -165,8 +141,8 @@ class DumpWriter(Translator):
     def commit(self) -> None:
         """All that is known by now is in the files."""
         opened = () if self._settings.task == "structure" else (self._backward, self._parameters)
-        growing = [(found.name, found.text) for records in opened for found in records.values()]
-        saved = [(found.name, found.text) for found in self._saved.values() if found.text]
+        growing = [(record.name, record.text) for records in opened for record in records.values()]
+        saved = [(record.name, record.text) for record in self._saved.values() if record.text]
         for name, document in self._documents.items():
             document.commit({"dump.json": growing, "debug.json": saved}.get(name, ()))
 
@@ -179,14 +155,14 @@ class DumpWriter(Translator):
                 self._close_backward(key)
             for owner in list(self._parameters):
                 self._close_parameters(owner)
-            for found in self._saved.values():
-                if found.text:
-                    self._documents["debug.json"].add(found.name, found.text)
+            for growing in self._saved.values():
+                if growing.text:
+                    self._documents["debug.json"].add(growing.name, growing.text)
             for children in self._children.values():
                 for name, _ in children:
                     self._construct(name, None)
             if self._settings.task != "structure":
-                self._documents["dump.json"].replace({name: found.text for name, found in self._again.items()})
+                self._documents["dump.json"].replace({name: growing.text for name, growing in self._again.items()})
         finally:
             self._forget()
             with contextlib.ExitStack() as closing:  # each, whatever happens to the others
@@ -241,55 +217,16 @@ class DumpWriter(Translator):
 
     # --- tensors ------------------------------------------------------------------------------------------------
 
-    def _add_tensor(self, line: Mapping[str, Wire]) -> None:
+    def _add_tensor(self, record: Mapping[str, Wire]) -> None:
         data, self._data = self._data, None
-        text = tensor_text(line, self._dialect)
-        content: Content | None = None
-        if line.get("at") is not None and (line["at"][1] or not self._values):
-            place = line["at"][0]
-            if self._values is not None:
-                content = self._keep((place, line["dtype"], tuple(line["shape"])), data)
-            if self._settings.summary_mode == "md5":
-                text += f', "md5": "{self._check(place, line["dtype"], data)}"'
-        elif known := (line.get("facts") or {}).get("md5"):  # out of a dump of msprobe's
-            text += f', "md5": {quote(str(known))}'
-        self._tensors[line["id"]] = _Seen(text, bool(line.get("grad")), content)
+        self._elements.add(record, data)
 
     def _add_stack(self, record: Mapping[str, Wire]) -> None:
         frames = record["frames"]
-        self._stacks[record["id"]] = _frames_text(frames), frames[0][3] if frames else ""
-
-    def _keep(self, content: Content, data: np.ndarray[Any, Any] | None) -> Content | None:
-        assert self._values is not None
-        try:
-            if not self._values.knows(content):
-                self._values.write(content, data)
-        except TraceWriteError as error:  # the record goes on without values; the recorder is told with the next
-            self._failure = error
-            return None
-        return content
-
-    def _check(self, place: int, dtype: str, data: np.ndarray[Any, Any] | None) -> str:
-        """The CRC-32 of the bytes. Of MindSpore's bf16 msprobe takes that of the float32 that they become in numpy."""
-        widened = dtype == "bf16" and self._dialect != "pytorch"
-        known = self._checks.get((place, widened))
-        if known is None and data is not None:
-            found = as_float(data.view(STORAGE[dtype]), dtype) if widened else data
-            known = self._checks[place, widened] = f"{crc32(found.view(np.uint8).data):08x}"
-        return known or self._checks.get((place, not widened), "")
-
-    def _element(self, identity: int, record: str, state: str, path: str) -> str:
-        seen = self._tensors.get(identity)
-        if seen is None:
-            return "null"
-        if seen.content is None or self._values is None or not self._keeps_values(record):
-            return seen.text + "}"
-        name = self._values.name(seen.content, item_name(record, state, path))
-        return f'{seen.text}, "data_name": {quote(name)}}}'
-
-    def _keeps_values(self, record: str) -> bool:
-        wanted = self._settings.tensor_list
-        return not wanted or any(name in record for name in wanted)
+        self._stacks[record["id"]] = (
+            f"[{', '.join(quote(frame_text(frame)) for frame in frames)}]",
+            frames[0][3] if frames else "",
+        )
 
     # --- calls --------------------------------------------------------------------------------------------------
 
@@ -326,7 +263,7 @@ class DumpWriter(Translator):
         if self._chosen.forgoes(name):
             return
         ends = (("input", record["in"]), ("output", _results(record, name)))
-        texts = [f'"{end}": {list_text(wires, self._placed(name, end), "", self._dialect)}' for end, wires in ends]
+        texts = [f'"{end}": {self._elements.list_of(wires, name, end)}' for end, wires in ends]
         self._write(name, f"{{{', '.join(texts)}}}")
         self._place_in_tree(name, record.get("up"), backward=True)
 
@@ -340,40 +277,23 @@ class DumpWriter(Translator):
         return args, named
 
     def _write_forward(self, record: Mapping[str, Wire], name: str, args: list[Wire], named: dict[str, Wire]) -> None:
-        settings, dialect = self._settings, self._dialect
+        settings, elements = self._settings, self._elements
         fields = []
         if settings.wants("forward", "input"):
-            fields.append(f'"input_args": {list_text(args, self._placed(name, "input"), "", dialect)}')
-            fields.append(f'"input_kwargs": {object_text(named, self._placed(name, "kwargs"), "", dialect)}')
+            fields.append(f'"input_args": {elements.list_of(args, name, "input")}')
+            fields.append(f'"input_kwargs": {elements.object_of(named, name, "kwargs")}')
         if settings.wants("forward", "output") and "raised" not in record:
-            output = _results(record, name)
-            fields.append(f'"output": {list_text(output, self._placed(name, "output"), "", dialect)}')
+            fields.append(f'"output": {elements.list_of(_results(record, name), name, "output")}')
         if not fields:
             return
         if record["kind"] == Kind.MODULE:
             held = {key: TensorRef(number) for key, number in (record.get("params") or {}).items()}
-            fields.append(f'"parameters": {object_text(held, self._placed(name, "parameters"), "", dialect)}')
+            fields.append(f'"parameters": {elements.object_of(held, name, "parameters")}')
         self._write(name, f"{{{', '.join(fields)}}}")
 
     def _write(self, name: str, text: str, *, replaceable: bool = False) -> None:
         if self._settings.task != "structure":
             self._documents["dump.json"].add(name, text, replaceable=replaceable)
-
-    def _placed(self, record: str, state: str) -> Any:
-        return lambda identity, path: self._element(identity, record, state, path)
-
-    def _grown(self, found: _Growing, state: str, tensors: Mapping[str, int]) -> Any:
-        """Puts gradients in the places of slots; an element is made once."""
-
-        def place(slot: str, path: str) -> str:
-            if slot not in tensors:
-                return "null"
-            known = found.elements.get((state, slot))
-            if known is None:
-                known = found.elements[state, slot] = self._element(tensors[slot], found.name, state, path)
-            return known
-
-        return place
 
     def _remember(self, record: Mapping[str, Wire], begin: str, number: int) -> None:
         """Facts that the call's gradients will need."""
@@ -381,18 +301,18 @@ class DumpWriter(Translator):
             self._settings.wants("backward", "input") or self._settings.wants("backward", "output")
         ):
             return
-        positional = [_with_gaps(value, str(i)) for i, value in enumerate(record["in"])]
-        by_name = [_with_gaps(value, f"kw.{key}") for key, value in record["kw"].items()]
+        positional = [with_gaps(value, str(i)) for i, value in enumerate(record["in"])]
+        by_name = [with_gaps(value, f"kw.{key}") for key, value in record["kw"].items()]
         wanting = frozenset(
             slot
             for slot, identity in tensor_slots(record["in"], record["kw"])
-            if identity in self._tensors and self._tensors[identity].wants_gradient
+            if self._elements.wants_gradient(identity)
         )
         if record["kind"] == Kind.MODULE:
-            inputs = positional + [value for value in by_name if _gaps(value)]
+            inputs = positional + [value for value in by_name if gaps_in(value)]
         else:
-            inputs = [gap for value in positional + by_name for gap in _gaps(value)]
-        outputs = _gaps(_with_gaps(record["out"], ""))
+            inputs = [gap for value in positional + by_name for gap in gaps_in(value)]
+        outputs = gaps_in(with_gaps(record["out"], ""))
         self._calls[record["id"]] = _Call(begin, number, record.get("up"), inputs, wanting, outputs)
 
     def _add_module(self, record: Mapping[str, Wire], begin: str, name: str) -> None:
@@ -400,9 +320,7 @@ class DumpWriter(Translator):
         for child, backward in self._children.pop(record["id"], ()):
             self._construct(child, _backward_of(name) if backward else name)
         held = record.get("params") or {}
-        learning = frozenset(
-            key for key, number in held.items() if number in self._tensors and self._tensors[number].wants_gradient
-        )
+        learning = frozenset(key for key, number in held.items() if self._elements.wants_gradient(number))
         self._owners[record["name"]] = begin, learning or frozenset(held)
 
     def _place_in_tree(self, name: str, up: int | None, *, backward: bool) -> None:
@@ -433,31 +351,29 @@ class DumpWriter(Translator):
         """msprobe's `input` of a backward is the gradient of the results, its `output` that of the arguments."""
         key, slot = record["of"], record["slot"]
         call = self._calls.get(key)
-        found = call and (self._backward.get(key) or self._begin_backward(key, call))
-        if not call or not found:
+        growing = call and (self._backward.get(key) or self._begin_backward(key, call))
+        if not call or not growing:
             return
         # Of several passes through the same call the last one counts.
-        state, tensors = ("output", found.inputs) if record["role"] == Role.INPUT else ("input", found.outputs)
+        state, tensors = ("output", growing.inputs) if record["role"] == Role.INPUT else ("input", growing.outputs)
         tensors[slot] = record["t"]
-        found.elements.pop((state, slot), None)
+        growing.elements.pop((state, slot), None)
         fields = []
         if self._settings.wants("backward", "input"):
-            place = self._grown(found, "input", found.outputs)
-            fields.append(f'"input": {list_text(call.outputs, place, "", self._dialect)}')
+            fields.append(f'"input": {self._elements.grown(call.outputs, growing, "input", growing.outputs)}')
         if self._settings.wants("backward", "output"):
-            place = self._grown(found, "output", found.inputs)
-            nodes = [slot for slot in found.inputs if slot.startswith("node.")]
+            nodes = [slot for slot in growing.inputs if slot.startswith("node.")]
             wires = (
                 [Gap(f"node.{i}") for i in range(max(int(slot[5:]) for slot in nodes) + 1)] if nodes else call.inputs
             )
-            fields.append(f'"output": {list_text(wires, place, "", self._dialect)}')
+            fields.append(f'"output": {self._elements.grown(wires, growing, "output", growing.inputs)}')
             if nodes:  # out of a dump of msprobe's: they are what a node gave, not the arguments'
                 fields.append('"by_node": true')
-        found.text = f"{{{', '.join(fields)}}}"
-        if key in self._backward and found.outputs and found.inputs.keys() >= call.wanting:
+        growing.text = f"{{{', '.join(fields)}}}"
+        if key in self._backward and growing.outputs and growing.inputs.keys() >= call.wanting:
             self._close_backward(key)
 
-    def _begin_backward(self, key: int, call: _Call) -> _Growing | None:
+    def _begin_backward(self, key: int, call: _Call) -> Growing | None:
         late = self._finished.get(key)
         if late is not None:
             self._again[late.name] = late
@@ -467,8 +383,8 @@ class DumpWriter(Translator):
             return None
         if len(self._backward) >= _MOST_OPEN:
             self._close_backward(next(iter(self._backward)))
-        found = self._backward[key] = _Growing(name)
-        return found
+        growing = self._backward[key] = Growing(name)
+        return growing
 
     def _around(self, call: _Call) -> Iterator[str]:
         """The backward records of the modules around a call, the nearest first."""
@@ -479,12 +395,12 @@ class DumpWriter(Translator):
 
     def _close_backward(self, key: int) -> None:
         """The record is complete, as far as can be known."""
-        found = self._finished[key] = self._backward.pop(key)
-        self._write(found.name, found.text, replaceable=True)
-        found.text = ""
-        found.elements.clear()  # made again, should there be more to say
-        self._place_in_tree(found.name, self._calls[key].parent, backward=True)
-        self._chosen.ends(found.name)
+        growing = self._finished[key] = self._backward.pop(key)
+        self._write(growing.name, growing.text, replaceable=True)
+        growing.text = ""
+        growing.elements.clear()  # made again, should there be more to say
+        self._place_in_tree(growing.name, self._calls[key].parent, backward=True)
+        self._chosen.ends(growing.name)
 
     def _add_parameter_gradient(self, record: Mapping[str, Wire]) -> None:
         path, _, parameter = record["slot"].rpartition(".")
@@ -492,20 +408,20 @@ class DumpWriter(Translator):
             return
         begin, learning = self._owners[path]
         turn = self._turns[record["slot"]] = self._turns.get(record["slot"], -1) + 1
-        found = self._parameters.get((path, turn))
-        if found is None:
-            found = self._parameters[path, turn] = _Growing(gradients_name(begin) + (f".{turn}" if turn else ""))
-        element = self._element(record["t"], found.name, "", parameter)
-        found.elements["", parameter] = f"{quote(parameter)}: [{element}]"
-        found.text = f"{{{', '.join(found.elements.values())}}}"
-        if {name for _, name in found.elements} >= learning:
+        growing = self._parameters.get((path, turn))
+        if growing is None:
+            growing = self._parameters[path, turn] = Growing(gradients_name(begin) + (f".{turn}" if turn else ""))
+        element = self._elements.of(record["t"], growing.name, "", parameter)
+        growing.elements["", parameter] = f"{quote(parameter)}: [{element}]"
+        growing.text = f"{{{', '.join(growing.elements.values())}}}"
+        if {name for _, name in growing.elements} >= learning:
             self._close_parameters((path, turn))
         elif len(self._parameters) > _MOST_OPEN:
             self._close_parameters(next(iter(self._parameters)))
 
     def _close_parameters(self, owner: tuple[str, int]) -> None:
-        found = self._parameters.pop(owner)
-        self._write(found.name, found.text)
+        growing = self._parameters.pop(owner)
+        self._write(growing.name, growing.text)
 
     # --- what was given to `save` -------------------------------------------------------------------------------
 
@@ -518,16 +434,15 @@ class DumpWriter(Translator):
             number = self._numbers.of(Kind.SAVE, record["name"], Phase.FORWARD, record["name"], record["n"])
             name = saved_name(record["name"], number)
             document = self._documents.get("debug.json") or self._begin_document("debug.json", self._head, "\n }\n}\n")
-            document.add(name, value_text(value, self._placed(name, ""), "", self._dialect))
+            document.add(name, self._elements.value_of(value, name))
         gradient = saved_name(record["name"], number, gradient=True)
-        self._saved[record["id"]] = _Growing(gradient, (_with_gaps(value, ""),))
+        self._saved[record["id"]] = Growing(gradient, (with_gaps(value, ""),))
 
     def _add_saved_gradient(self, record: Mapping[str, Wire]) -> None:
-        found = self._saved.get(record["of"])
-        if found is not None:
-            found.inputs[record["slot"]] = record["t"]
-            place = self._grown(found, "", found.inputs)
-            found.text = value_text(found.wires[0], place, "", self._dialect)
+        growing = self._saved.get(record["of"])
+        if growing is not None:
+            growing.inputs[record["slot"]] = record["t"]
+            (growing.text,) = self._elements.grown_items(growing.wires, growing, "", growing.inputs)
 
 
 def _results(record: Mapping[str, Any], name: str) -> list[Value]:
@@ -552,26 +467,7 @@ def _after(value: Value, slot: str, after: Mapping[str, int]) -> Value:
     return Nest("list", tuple((key, _after(item, f"{slot}.{key}", after)) for key, item in value.items))
 
 
-def _with_gaps(value: Value, slot: str) -> Any:
-    """The same value with gaps in the places of tensors, into which gradients are put, and nothing in place of other leaves."""
-    if isinstance(value, TensorRef):
-        return Gap(slot)
-    if not isinstance(value, Nest) or not value.items:
-        return Nest("list", ()) if value == Nest("list", ()) else None
-    items = tuple((key, _with_gaps(item, f"{slot}.{key}" if slot else key)) for key, item in value.items)
-    return Nest("list" if is_plain(value) else "dict", items)
-
-
-def _gaps(value: Any) -> list[Any]:
-    return [leaf for _, leaf in leaves(value) if isinstance(leaf, Gap)]
-
-
 def _backward_of(name: str) -> str:
     """`Module.fc.Linear.backward.0` for `Module.fc.Linear.forward.0`."""
     begin, _, number = name.rpartition(".")
     return f"{begin.removesuffix('forward')}backward.{number}"
-
-
-def _frames_text(frames: list[list[Any]]) -> str:
-    texts = [f"File {file}, line {line}, in {function}, \n {code}" for file, line, function, code in frames]
-    return f"[{', '.join(map(quote, texts))}]"

@@ -19,8 +19,8 @@ from dataclasses import dataclass, field, replace
 from ...model.records import Call, Frame, Gradient, Role
 from ...model.sites import Kind, Phase, Site
 from ...model.tensors import Tensor
-from ...model.values import TensorRef, Value, leaves, tensor_slots
-from ..reading import nested
+from ...model.values import TensorRef, tensor_slots
+from ..reading import arguments_of, link, mark, nested, result_of, results
 from .names import LineName
 
 
@@ -33,7 +33,7 @@ class Chunk:
     outputs: dict[str, int] = field(default_factory=dict)
 
     def takes(self, name: LineName) -> bool:
-        """Does a line of this name belong to the same call as the lines before it?"""
+        """True if a line of this name belongs to the same call as the lines before it."""
         if name[:4] != self.name[:4]:
             return False
         if name.call is not None:
@@ -98,26 +98,13 @@ def _call(identity: int, chunk: Chunk, phase: Phase, number: int, stack: tuple[F
         identity,
         site,
         None,
-        _arguments(positional),
-        {key: value for key, value in nested(named).items},
-        _result(out),
+        arguments_of(positional),
+        dict(nested(named).items),
+        result_of(out),
         stack=stack,
         order=first,
         tensors_only=True,
     )
-
-
-def _arguments(slots: Mapping[str, int]) -> tuple[Value, ...]:
-    """By position; what was no tensor is not in a dump, and None stands in its place."""
-    nest = dict(nested(slots).items)
-    numbers = {key: int(key) for key in nest if key.isdecimal() and len(key) < 4}
-    by_number: dict[int, Value] = {number: nest[key] for key, number in numbers.items()}
-    rest = [value for key, value in nest.items() if key not in numbers]
-    return (*(by_number.get(position) for position in range(max(by_number, default=-1) + 1)), *rest)
-
-
-def _result(slots: Mapping[str, int]) -> Value:
-    return TensorRef(slots[""]) if "" in slots else nested(slots) if slots else None
 
 
 def _owner(chunk: Chunk, candidates: Sequence[Call], tensors: Mapping[int, Tensor]) -> int | None:
@@ -131,20 +118,16 @@ def _owner(chunk: Chunk, candidates: Sequence[Call], tensors: Mapping[int, Tenso
 
 
 def _fits(chunk: Chunk, call: Call, tensors: Mapping[int, Tensor]) -> bool:
-    """Are the gradients of the shapes of what they are gradients of?
+    """True if the gradients have the shapes of what they are gradients of.
 
     The old tool gave the gradients of the arguments in an order of autograd's own, so only the results are asked.
     """
-    results = _slots_of(call.output)
+    put_out = results(call)
     for slot, gradient in chunk.outputs.items():
-        result = results.get(slot, results.get("") if slot == "0" else None)
+        result = put_out.get(slot, put_out.get("") if slot == "0" else None)
         if result is None or tensors[result].spec.shape != tensors[gradient].spec.shape:
             return False
     return True
-
-
-def _slots_of(value: Value) -> dict[str, int]:
-    return {slot: leaf.id for slot, leaf in leaves(value) if isinstance(leaf, TensorRef)}
 
 
 def _with_gradients(call: Call, chunk: Chunk, tensors: dict[int, Tensor]) -> Call:
@@ -155,47 +138,22 @@ def _with_gradients(call: Call, chunk: Chunk, tensors: dict[int, Tensor]) -> Cal
         for slot, tensor in chunk.outputs.items()
     ]
     found += [Gradient(Role.INPUT, slot, tensor, call.id, count, tensor) for slot, tensor in chunk.inputs.items()]
-    for slot, tensor in _inputs(call):
+    for slot, tensor in tensor_slots(call.args, call.kwargs):
         if slot in chunk.inputs:
             tensors[tensor] = replace(tensors[tensor], requires_grad=True)
     return replace(call, gradients=(*call.gradients, *found))
 
 
-def _inputs(call: Call) -> Iterable[tuple[str, int]]:
-    return tensor_slots(call.args, call.kwargs)
-
-
-def link(calls: Sequence[Call], tensors: dict[int, Tensor]) -> None:
-    """A value that goes in and has come out before comes from there."""
-    made: dict[tuple[str, str], int] = {}
-    for call in calls:
-        for _, tensor in _inputs(call):
-            producer = made.get(_mark(tensors[tensor]))
-            if producer is not None:
-                tensors[tensor] = replace(tensors[tensor], producer=producer)
-        for tensor in _slots_of(call.output).values():
-            mark = _mark(tensors[tensor])
-            if call.site.kind is Kind.MODULE:  # what it gives out was made by a function inside it, as a rule
-                made.setdefault(mark, call.id)
-            else:
-                made[mark] = call.id
-            tensors[tensor] = replace(tensors[tensor], producer=made[mark])
-
-
 def _with_parameters(call: Call, calls: Sequence[Call], tensors: Mapping[int, Tensor]) -> Call:
     """A dump does not say what a module holds. The function before it, if it made what the module gives out, was called with it."""
     inside = calls[call.id - 1] if call.id else None
-    made_by = {tensors[tensor].producer for tensor in _slots_of(call.output).values()}
+    made_by = {tensors[tensor].producer for tensor in results(call).values()}
     if call.site.kind is not Kind.MODULE or inside is None or made_by != {inside.id}:
         return call
-    given = {_mark(tensors[tensor]) for _, tensor in _inputs(call)}
+    given = {mark(tensors[tensor]) for _, tensor in tensor_slots(call.args, call.kwargs)}
     held = {
         slot.removeprefix("kw."): tensor
-        for slot, tensor in _inputs(inside)
-        if tensors[tensor].producer is None and _mark(tensors[tensor]) not in given
+        for slot, tensor in tensor_slots(inside.args, inside.kwargs)
+        if tensors[tensor].producer is None and mark(tensors[tensor]) not in given
     }
     return replace(call, parameters=held)
-
-
-def _mark(tensor: Tensor) -> tuple[str, str]:
-    return str(tensor.spec), tensor.fingerprint or f"tensor {tensor.id}"

@@ -12,12 +12,10 @@ checked, and one that does not fit is damage that is named, with its number.
 
 from __future__ import annotations
 
-import io
 import math
 import os
 import pickletools
 import re
-import threading
 from collections.abc import Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
@@ -26,6 +24,7 @@ from typing import Any
 
 import numpy as np
 
+from ...model.dtypes import short_name
 from ...model.errors import TraceFormatError
 from ...model.records import Damage, Frame, Header, Note
 from ...model.tensors import Location, Spec, Statistics, Tensor
@@ -34,14 +33,14 @@ from ...store.decimals import parse as parse_numbers
 from ...store.digest import digest
 from ...store.native import Tell, write_rank
 from ...store.trace import HeldJournal, Trace
-from ..reading import RANK, parsed, shape_of
+from ..reading import note_damage, npy_values, parsed, ranks_in, shape_of, statistic, storable
 from .folding import fold
 from .names import LineName, parse
-from .numbers import from_values, short_dtype, storable, stored
+from .numbers import from_values
 from .writer import LineWriter
 
 _MAX_LINE = 2 << 30
-_BLOCK = 1 << 22  # bytes of a dump that are read at a time
+_BLOCK = 1 << 20  # bytes of a dump that are read at a time
 _QUICK = 1 << 12  # bytes of a line from which on its numbers are read by themselves
 _HEAD = re.compile(rb'\s*\[\s*"([^"\\\x00-\x1f]*)"\s*,\s*\[')
 _TAIL = re.compile(rb'\]\s*,\s*"([^"\\\x00-\x1f]*)"\s*,\s*\[([\d,\s]*)\]\s*\]\s*\Z')
@@ -61,7 +60,7 @@ def recognises(path: Path) -> bool:
 
 
 def is_line_dump(path: Path) -> bool:
-    """Does the file begin like a dump, or is it empty?"""
+    """True for a file that begins like a dump, or is empty."""
     if not path.is_file():
         return False
     with path.open("rb") as file:
@@ -92,15 +91,7 @@ def write(trace: Trace, path: Path, *, tell: Tell | None = None) -> None:
 
 def _ranks(path: Path) -> dict[int, Path]:
     """The dump of each rank in a directory."""
-    found = {}
-    for folder in (path, *sorted(entry for entry in path.iterdir() if entry.is_dir())):
-        number = RANK.fullmatch(folder.name)
-        if folder != path and number is None:
-            continue
-        files = sorted(file for file in folder.glob("*.pkl") if is_line_dump(file))
-        if files:
-            found[int(number[1]) if number else 0] = files[0]
-    return found
+    return ranks_in(path, lambda folder: next(filter(is_line_dump, sorted(folder.glob("*.pkl"))), None))
 
 
 def _refuse_pickles(path: Path) -> None:
@@ -130,31 +121,12 @@ def _not_a_dump(path: Path, found: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Line:
-    """Where a tensor's values stand: a stretch of the file, or a file of their own."""
+    """Location of a tensor's values: a stretch of the file, or a file of their own."""
 
     offset: int
     length: int
     text: str
     npy: Path | None
-
-
-class _Shelf(threading.local):
-    """Memory of a thread for one line at a time: new memory for each would take as long as reading it."""
-
-    def __init__(self) -> None:
-        self._room = bytearray()
-
-    def filled(self, file: io.RawIOBase, length: int) -> memoryview:
-        """The next `length` bytes of a file, or as many as there are. Good until the next are asked for."""
-        if len(self._room) < length:
-            self._room = bytearray(length)
-        view, have = memoryview(self._room), 0
-        while have < length and (count := file.readinto(view[have:length])):
-            have += count
-        return view[:have]
-
-
-_SHELF = _Shelf()
 
 
 class DumpJournal(HeldJournal):
@@ -166,14 +138,9 @@ class DumpJournal(HeldJournal):
         self._lines: dict[int, _Line] = {}
         self._names: dict[int, LineName] = {}
         self._stacks: dict[tuple[str, str, int | None], tuple[Frame, ...]] = {}
-        self._whole = True
-        self._ptdbg = False
-        self._sampled = 0
-        with path.open("rb", buffering=0) as self._file:
-            for number, offset, raw in self._raw_lines():
-                self._take(number, offset, raw)
-        swapped = self._ptdbg
-        self._calls = fold(self._names.items(), self._tensors, self._stacks, swapped=swapped)
+        self._whole, self._ptdbg, self._sampled = True, False, 0
+        self._read()
+        self._calls = fold(self._names.items(), self._tensors, self._stacks, swapped=self._ptdbg)
 
     # --- what a journal offers ----------------------------------------------------------------------------------
 
@@ -196,10 +163,10 @@ class DumpJournal(HeldJournal):
     def array(self, tensor: Tensor) -> np.ndarray[Any, Any]:
         line = self._lines[tensor.id]
         if line.npy is not None:
-            return self._npy(line, tensor.spec)
-        with self._path.open("rb", buffering=0) as file:
+            return npy_values(line.npy, tensor.spec)
+        with self._path.open("rb") as file:
             file.seek(line.offset)
-            raw = _SHELF.filled(file, line.length)
+            raw = file.read(line.length)
         try:
             return from_values(_parsed(raw, tensor.spec)[1], tensor.spec)
         except (ValueError, IndexError) as error:
@@ -209,66 +176,31 @@ class DumpJournal(HeldJournal):
 
     # --- reading ------------------------------------------------------------------------------------------------
 
-    def _raw_lines(self) -> Iterator[tuple[int, int, memoryview]]:
-        """(number from 0, offset, bytes) of each line that is whole. The bytes are good until the next line is asked for."""
-        tell, size = READING.get(), os.fstat(self._file.fileno()).st_size
-        room = bytearray(min(_BLOCK, size + 1))
-        offset = number = filled = start = seen = 0  # the line begins at `start`; no newline before `seen`
-        while True:
-            end = room.find(b"\n", seen, filled)
-            if end >= 0:
-                raw = memoryview(room)[start : end + 1]
-                if not bytes(raw[:64]).isspace() or not bytes(raw).isspace():
-                    yield number, offset, raw
-                raw.release()
-                offset, number, start = offset + end + 1 - start, number + 1, end + 1
-                seen = start
-                continue
-            if start:  # bring what is left to the front, and read on behind it
-                with memoryview(room) as view:
-                    view[: filled - start] = view[start:filled]
-                filled, start = filled - start, 0
-            seen = filled
-            if filled == len(room):
-                if filled >= _MAX_LINE:
-                    self._spoilt(number, f"longer than {_MAX_LINE} bytes")
-                    return
-                room.extend(bytes(filled))
-            with memoryview(room) as view:
-                count = self._file.readinto(view[filled:])
-            if tell is not None:
-                tell(f"reading {self._path.name}, MB", offset + filled >> 20, size >> 20)
-            if not count:
-                if filled:
-                    self._last(number, offset, memoryview(room)[:filled])
-                return
-            filled += count
+    def _read(self) -> None:
+        """Take the lines one by one; the last may be torn by the end of the process."""
+        tell, offset = READING.get(), 0
+        with self._path.open("rb", buffering=_BLOCK) as file:
+            size = os.fstat(file.fileno()).st_size
+            for number, raw in enumerate(iter(lambda: file.readline(_MAX_LINE), b"")):
+                if tell is not None:
+                    tell(f"reading {self._path.name}, MB", offset >> 20, size >> 20)
+                try:
+                    if raw[:64].strip() or raw.strip():
+                        self._understand(number, offset, raw)
+                except ValueError as error:
+                    text = str(error)
+                    if not raw.endswith(b"\n"):
+                        self._whole = False
+                        text = f"the last line is torn after {len(raw)} bytes: the process ended while it was writing"
+                        if len(raw) == _MAX_LINE:
+                            text = f"longer than {_MAX_LINE} bytes"
+                    where = Damage(str(self._path), f"line {number + 1}", text)
+                    note_damage(self._damage, where, tolerant=self._tolerant)
+                    if len(raw) == _MAX_LINE:
+                        return
+                offset += len(raw)
 
-    def _last(self, number: int, offset: int, raw: memoryview) -> None:
-        """A last line without its newline: whole if it can be read, otherwise torn by the end of the process."""
-        try:
-            _parsed(raw, None)
-        except ValueError:
-            self._whole = False
-            self._spoilt(
-                number, f"the last line is torn after {len(raw)} bytes: the process ended while it was writing"
-            )
-        else:
-            self._take(number, offset, raw)
-
-    def _spoilt(self, number: int, text: str) -> None:
-        item = Damage(str(self._path), f"line {number + 1}", text)
-        if not self._tolerant:
-            raise TraceFormatError(f"{item}. Open it with tolerant=True to read the rest.")
-        self._damage.append(item)
-
-    def _take(self, number: int, offset: int, raw: memoryview) -> None:
-        try:
-            self._understand(number, offset, raw)
-        except ValueError as error:
-            self._spoilt(number, str(error))
-
-    def _understand(self, number: int, offset: int, raw: memoryview) -> None:
+    def _understand(self, number: int, offset: int, raw: bytes) -> None:
         fields = _parsed(raw, None)
         if len(fields) == 2:
             self._stack(fields)
@@ -278,7 +210,10 @@ class DumpJournal(HeldJournal):
         name = parse(text, numbered=numbered) if text.isprintable() else None
         if name is None:
             raise ValueError(f"the name {text[:60]!r} does not say which end of a call it is")
-        spec = Spec(storable(_short(dtype)), shape_of(shape))
+        short = short_name(dtype) if isinstance(dtype, str) and dtype.startswith("torch.") else None
+        if short is None:
+            raise ValueError(f"unknown element type {str(dtype)[:40]!r}")
+        spec = Spec(storable(short), shape_of(shape))
         npy = self._npy_of(text) if numbered else None
         self._ptdbg = self._ptdbg or numbered
         tensor = Tensor(number, spec, facts={"line": text, "dtype": dtype})
@@ -291,7 +226,7 @@ class DumpJournal(HeldJournal):
         count: int = math.prod(spec.shape)
         if line.npy is not None:
             try:
-                values = self._npy(line, spec)
+                values = npy_values(line.npy, spec)
             except TraceFormatError as error:
                 return {"missing": str(error)}
         elif len(fields) > 4:
@@ -309,8 +244,8 @@ class DumpJournal(HeldJournal):
 
     def _stack(self, fields: list[Any]) -> None:
         """`["Functional_conv2d_0_stack_info", [[file, line, function, code], …]]`, innermost first."""
-        found = re.fullmatch(r"(?P<call>.+?)(_forward|_backward)?_stack_info", fields[0], re.DOTALL)
-        name = parse(f"{found['call']}_forward_input", numbered=True) if found else None
+        match = re.fullmatch(r"(?P<call>.+?)(_forward|_backward)?_stack_info", fields[0], re.DOTALL)
+        name = parse(f"{match['call']}_forward_input", numbered=True) if match else None
         if name is None or not isinstance(fields[1], list):
             raise ValueError(f"expected a tensor or the stack of a call, got {str(fields)[:60]}")
         frames = [
@@ -330,26 +265,13 @@ class DumpJournal(HeldJournal):
             folders[1:1] = sorted(entry for entry in self._path.parent.glob(f"{stem.name}_*") if entry.is_dir())
         return next((file for folder in folders if (file := folder / f"{name}.npy").is_file()), None)
 
-    def _npy(self, line: _Line, spec: Spec) -> np.ndarray[Any, Any]:
-        assert line.npy is not None
-        try:
-            values = np.load(line.npy, allow_pickle=False)
-        except (ValueError, OSError, EOFError) as error:
-            raise TraceFormatError(f"{line.npy}: not an array that can be read ({error}).") from None
-        if values.shape != spec.shape:
-            raise TraceFormatError(f"{line.npy}: expected {spec}, got the shape {list(values.shape)}.")
-        if values.dtype.kind not in "iufbc":
-            raise TraceFormatError(f"{line.npy}: expected numbers, got {values.dtype}.")
-        with np.errstate(over="ignore", invalid="ignore"):
-            return stored(values, spec.dtype)
 
-
-def _quickly(raw: memoryview, spec: Spec | None) -> list[Any] | None:
+def _quickly(raw: bytes, spec: Spec | None) -> list[Any] | None:
     """The same of a long line of real numbers, with an array for its list; None where it is not plainly one."""
     if len(raw) < _QUICK:
         return None
     end = len(raw) - _ENDS
-    head, tail = _HEAD.match(bytes(raw[:_ENDS])), _TAIL.search(bytes(raw[end:]))
+    head, tail = _HEAD.match(raw[:_ENDS]), _TAIL.search(raw[end:])
     if head is None or tail is None:
         return None
     try:
@@ -357,42 +279,35 @@ def _quickly(raw: memoryview, spec: Spec | None) -> list[Any] | None:
         shape = [int(size) for size in tail[2].split(b",")] if tail[2].strip() else []
     except ValueError:
         return None
-    short = spec.dtype if spec is not None else storable(short_dtype(dtype) or "")
+    short = spec.dtype if spec is not None else storable(short_name(dtype) or "")
     if short[:1] not in ("f", "b", "i", "u") or len(shape) > 64:
         return None
     count = math.prod(shape)
-    text = raw[head.end() : end + tail.start()]
+    text = memoryview(raw)[head.end() : end + tail.start()]
     values = parse_numbers(text, count, wide=short != "f32") if 0 < 2 * count <= len(text) + 1 else None
     if values is None or (short[:1] in "iu" and not (np.abs(values) < _EXACT).all()):
         return None
     return [name, values, dtype, shape]
 
 
-def _parsed(raw: memoryview, spec: Spec | None) -> list[Any]:
+def _parsed(raw: bytes, spec: Spec | None) -> list[Any]:
     """The fields of a line; ValueError with one clause. `spec`: what its tensor is known to be."""
     quick = _quickly(raw, spec)
     if quick is not None:
         return quick
-    fields = parsed(bytes(raw))
+    fields = parsed(raw)
     if not isinstance(fields, list) or len(fields) not in (2, 4, 6, 7) or not isinstance(fields[0], str):
-        raise ValueError(f'expected ["name", [values], "dtype", [shape]], got {bytes(raw[:60])!r}')
+        raise ValueError(f'expected ["name", [values], "dtype", [shape]], got {raw[:60]!r}')
     if len(fields) > 2 and not isinstance(fields[1 if len(fields) == 4 else 2], list):
-        raise ValueError(f"expected a list of values, got {bytes(raw[:60])!r}")
+        raise ValueError(f"expected a list of values, got {raw[:60]!r}")
     return fields
-
-
-def _short(dtype: Any) -> str:
-    short = short_dtype(dtype) if isinstance(dtype, str) else None
-    if short is None:
-        raise ValueError(f"unknown element type {str(dtype)[:40]!r}")
-    return short
 
 
 def _summary(rest: list[Any]) -> Statistics | None:
     """`[max, min, mean]`, and the norm where the tool knows it."""
     numbers = rest[0] if rest and isinstance(rest[0], list) else []
-    if len(numbers) < 3 or not all(isinstance(n, int | float) and math.isfinite(n) for n in numbers):
+    known = [statistic(number) for number in (*numbers, None)[:4]]
+    if len(numbers) < 3 or None in known[: len(numbers)]:
         return None
-    return Statistics(
-        numbers[1], numbers[0], float(numbers[2]), float(numbers[3]) if len(numbers) > 3 else None, 0, 0, 0, 0
-    )
+    high, low, mean, norm = known
+    return Statistics(low, high, float(mean or 0.0), None if norm is None else float(norm), 0, 0, 0, 0)

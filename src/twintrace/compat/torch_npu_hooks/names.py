@@ -61,19 +61,19 @@ class LineName(NamedTuple):
 
 def parse(text: str, *, numbered: bool = False) -> LineName | None:
     """The parts of a line's name, or None if it is none. `numbered`: the operation's name ends with the number of its call."""
-    found = _LINE.fullmatch(text)
-    if found is None or (found["slot"] or "").count(".") > MAX_DEPTH:
+    match = _LINE.fullmatch(text)
+    if match is None or (match["slot"] or "").count(".") > MAX_DEPTH:
         return None
-    operation, call = found["operation"], None
+    operation, call = match["operation"], None
     if numbered and (counted := _NUMBERED.fullmatch(operation)):
         operation, call = counted["operation"], int(counted["call"])
     return LineName(
-        found["family"],
+        match["family"],
         operation,
         call,
-        found["direction"] == "backward",
-        found["part"] == "output",
-        found["slot"] or "",
+        match["direction"] == "backward",
+        match["part"] == "output",
+        match["slot"] or "",
     )
 
 

@@ -28,7 +28,7 @@ _UNSEEN = frozenset(
 
 
 class _Dump:
-    """Models, file and recorder."""
+    """Models, file and recorder; its methods are the functions that the tool has, and two of ours."""
 
     def __init__(self) -> None:
         self._models: list[weakref.ref[Any]] = []
@@ -38,6 +38,7 @@ class _Dump:
         self._recorder: api.Recorder | None = None
 
     def add(self, model: Any) -> None:
+        """Record the leaf modules of `model`, forward and backward, besides all functions. May be called for several models."""
         if not callable(getattr(model, "named_modules", None)):
             raise UsageError(
                 f"model: expected a torch.nn.Module, got {type(model).__module__}.{type(model).__qualname__}."
@@ -49,6 +50,7 @@ class _Dump:
             self._start(self._path)
 
     def set_path(self, path: str | os.PathLike[str]) -> None:
+        """Record into this file from here on. A file of an earlier run is replaced; one of this run is continued."""
         where = _place(path)
         append = where in self._begun
         if not append:
@@ -116,23 +118,5 @@ def _check_free(path: Path) -> None:
 
 
 _DUMP = _Dump()
-
-
-def set_dump_path(fpath: str | os.PathLike[str]) -> None:
-    """Record into this file from here on. A file of an earlier run is replaced; one of this run is continued."""
-    _DUMP.set_path(fpath)
-
-
-def register_acc_cmp_hook(model: Any) -> None:
-    """Record the leaf modules of `model`, forward and backward, besides all functions. May be called for several models."""
-    _DUMP.add(model)
-
-
-def flush() -> None:
-    """Everything that is known by now is in the file."""
-    _DUMP.flush()
-
-
-def close() -> None:
-    """End the recording."""
-    _DUMP.close()
+set_dump_path, register_acc_cmp_hook = _DUMP.set_path, _DUMP.add
+flush, close = _DUMP.flush, _DUMP.close

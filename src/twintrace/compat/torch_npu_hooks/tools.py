@@ -15,7 +15,6 @@ import math
 import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
@@ -59,16 +58,16 @@ def scores(item: TensorResult) -> Scores:
     if bench is None or item.left.missing or item.right.missing:
         return _UNKNOWN
     zeros = bench.zero
-    found = item.measurement
-    if found is None:
+    measured = item.measurement
+    if measured is None:
         if item.verdict.outcome is not Outcome.SAME:
             return _UNKNOWN
         if bench.nan or bench.posinf or bench.neginf or bench.norm is None:
             return _NAN
         return Scores(_text(1.0 if bench.norm else None), "0.0", _percent(None if zeros else 0.0))
-    if found.finite < found.count or not found.count:
+    if measured.finite < measured.count or not measured.count:
         return _NAN
-    return Scores(_text(found.cosine), _text(found.rmse), _percent(None if zeros else found.mape))
+    return Scores(_text(measured.cosine), _text(measured.rmse), _percent(None if zeros else measured.mape))
 
 
 def legacy_scores(npu: Journal, npu_tensor: Tensor, bench: Journal, bench_tensor: Tensor) -> Scores:
@@ -113,15 +112,9 @@ _SHOWN = 8
 PathLike = str | os.PathLike[str]
 
 
-@dataclass(frozen=True, slots=True)
-class _Row:
-    line: int
-    """Of the npu's dump: rows stand in its order."""
-    cells: tuple[str, ...]
+class _Skipped(NamedTuple):
+    """A line of the second file."""
 
-
-@dataclass(frozen=True, slots=True)
-class _Skipped:
     side: str
     name: str
     line: int
@@ -148,70 +141,52 @@ def compare(
     with api.progress_bar() as progress:
         reading = READING.set(progress)
         try:
-            found = api.compare(bench, npu, progress=progress)
+            comparison = api.compare(bench, npu, progress=progress)
         finally:
             READING.reset(reading)
-    rows: list[_Row] = []
+    rows: list[tuple[int, tuple[str, ...]]] = []  # by the line of the npu's dump
     skipped: list[_Skipped] = []
-    for result in found.results:
+    for result in comparison.results:
+        match, journals = result.match, [trace.journal(result.step, result.rank) for trace in (bench, npu)]
         for backward in (False, True):
-            _add(result, backward, (bench, npu), rows, skipped, shape_flag=shape_flag, legacy=legacy)
-    for side, trace, alone in (("bench", bench, found.only_left), ("npu", npu, found.only_right)):
+            pairs = [item for item in result.tensors if _belongs(item.pair.part, backward)]
+            strays = [stray.slot for stray in (*match.only_left, *match.only_right) if _belongs(stray.part, backward)]
+            if not pairs and not strays:
+                continue
+            because = _mismatch(result, pairs, strays, shape_flag=shape_flag)
+            if because is None:
+                rows += [(item.right.id, _row(item, journals, legacy=legacy)) for item in pairs]
+                continue
+            for side, journal, calls in zip(("bench", "npu"), journals, (match.left, match.right), strict=True):
+                for call in calls:
+                    skipped += _skipped(side, journal, call, because, backward=backward)
+    for side, trace, alone in (("bench", bench, comparison.only_left), ("npu", npu, comparison.only_right)):
         for step, rank, item in alone:
             for backward in (False, True):
-                skipped += _skipped(side, trace, item.call, step, rank, item.because, backward=backward)
+                skipped += _skipped(side, trace.journal(step, rank), item.call, item.because, backward=backward)
     if not rows:
         raise TraceError(
             f"{npu.path} and {bench.path} have nothing in common: no call of the one ({_operations(npu)}) has the name and the "
             f"shapes of a call of the other ({_operations(bench)}). Give two dumps of the same model."
         )
-    rows.sort(key=lambda row: row.line)
     skipped.sort(key=lambda item: (item.side, item.line))
-    _write(target, COLUMNS, [row.cells for row in rows])
+    _write(target, COLUMNS, [cells for _, cells in sorted(rows, key=lambda row: row[0])])
     beside = target.with_name(f"{target.stem}_skipped{target.suffix}")
-    _write(beside, SKIPPED_COLUMNS, [(i.side, i.name, str(i.line), i.tensors, i.because) for i in skipped])
-    sys.stdout.write("\n".join(_told(found, rows, skipped, target, beside)) + "\n")
+    _write(beside, SKIPPED_COLUMNS, skipped)
+    sys.stdout.write("\n".join(_told(comparison, len(rows), skipped, target, beside)) + "\n")
 
 
 # --- rows -------------------------------------------------------------------------------------------------------------
 
 
-def _add(
-    result: CallResult,
-    backward: bool,
-    traces: tuple[Trace, Trace],
-    rows: list[_Row],
-    skipped: list[_Skipped],
-    *,
-    shape_flag: bool,
-    legacy: bool,
-) -> None:
-    """The rows of one direction of one match, or why there are none."""
-    match = result.match
-    pairs = [
-        item for item in result.tensors if item.pair.part.backward is backward and item.pair.part is not Part.PARAMETER
-    ]
-    strays = [
-        (side, stray)
-        for side, found in (("bench", match.only_left), ("npu", match.only_right))
-        for stray in found
-        if stray.part.backward is backward and stray.part is not Part.PARAMETER
-    ]
-    if not pairs and not strays:
-        return
-    because = _mismatch(result, pairs, [stray.slot for _, stray in strays], shape_flag=shape_flag)
-    if because is None:
-        rows += [_row(item, traces, result, legacy=legacy) for item in pairs]
-        return
-    for side, trace, calls in (("bench", traces[0], match.left), ("npu", traces[1], match.right)):
-        for call in calls:
-            skipped += _skipped(side, trace, call, result.step, result.rank, because, backward=backward)
+def _belongs(part: Part, backward: bool) -> bool:
+    return part.backward is backward and part is not Part.PARAMETER
 
 
 def _mismatch(
     result: CallResult, pairs: Sequence[TensorResult], strays: Sequence[str], *, shape_flag: bool
 ) -> str | None:
-    """Why these calls are not the same operation in the sense of the document; None if they are."""
+    """Reason that these calls are not the same operation in the sense of the document; None if they are."""
     match = result.match
     left, right = ([_operation(call) for call in calls] for calls in (match.left, match.right))
     if len(left) != 1 or len(right) != 1:
@@ -228,24 +203,17 @@ def _mismatch(
     return None
 
 
-def _row(item: TensorResult, traces: tuple[Trace, Trace], result: CallResult, *, legacy: bool) -> _Row:
+def _row(item: TensorResult, journals: Sequence[Journal], *, legacy: bool) -> tuple[str, ...]:
     bench, npu = item.left, item.right
     if bench.spec.shape != npu.spec.shape:
         numbers = Scores(f"{NOT_CALCULATED} " if legacy else NOT_CALCULATED, NOT_CALCULATED, NOT_CALCULATED)
-    elif legacy:
-        journals = [trace.journal(result.step, result.rank) for trace in traces]
-        numbers = legacy_scores(journals[1], npu, journals[0], bench)
     else:
-        numbers = scores(item)
-    cells = (
-        str(npu.facts["line"]),
-        str(npu.facts["dtype"]),
-        str(bench.facts["dtype"]),
-        str(list(npu.spec.shape)),
-        str(list(bench.spec.shape)),
-        *numbers,
+        numbers = legacy_scores(journals[1], npu, journals[0], bench) if legacy else scores(item)
+    dtypes, shapes = (
+        (str(side.facts["dtype"]) for side in (npu, bench)),
+        (str([*side.spec.shape]) for side in (npu, bench)),
     )
-    return _Row(npu.id, cells)
+    return str(npu.facts["line"]), *dtypes, *shapes, *numbers
 
 
 def _plain_name(tensor: Tensor) -> str:
@@ -258,13 +226,10 @@ def _plain_name(tensor: Tensor) -> str:
 # --- what is skipped --------------------------------------------------------------------------------------------------
 
 
-def _skipped(
-    side: str, trace: Trace, call: Call, step: int, rank: int, because: str, *, backward: bool
-) -> Iterator[_Skipped]:
+def _skipped(side: str, journal: Journal, call: Call, because: str, *, backward: bool) -> Iterator[_Skipped]:
     """A line for one direction of a call, if it has tensors."""
     numbers = [gradient.tensor for gradient in call.gradients] if backward else list(_forward(call))
     if numbers:
-        journal = trace.journal(step, rank)
         direction = "backward" if backward or call.site.phase is Phase.BACKWARD else "forward"
         tensors = ", ".join(str(journal.tensor(number).spec) for number in sorted(numbers))
         yield _Skipped(side, f"{_operation(call)}_{direction}", min(numbers) + 1, tensors, because)
@@ -311,7 +276,7 @@ def _opened(path: PathLike) -> Trace:
     return trace
 
 
-def _write(path: Path, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+def _write(path: Path, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     try:
         with path.open("w", newline="", encoding="utf-8") as file:
             writer = csv.writer(file, lineterminator="\n")
@@ -321,14 +286,12 @@ def _write(path: Path, columns: Sequence[str], rows: Iterable[Sequence[str]]) ->
         raise TraceWriteError(f"{path} cannot be written ({error.strerror}). Choose another path.") from error
 
 
-def _told(
-    found: Comparison, rows: Sequence[_Row], skipped: Sequence[_Skipped], target: Path, beside: Path
-) -> Iterator[str]:
-    yield f"{found.right.path} beside {found.left.path}: {len(rows)} tensors compared, {len(skipped)} calls skipped."
+def _told(comparison: Comparison, rows: int, skipped: Sequence[_Skipped], target: Path, beside: Path) -> Iterator[str]:
+    yield f"{comparison.right.path} beside {comparison.left.path}: {rows} tensors compared, {len(skipped)} calls skipped."
     for item in skipped[:_SHOWN]:
         yield f"  skipped {item.side} line {item.line}: {item.name} ({item.tensors}): {item.because}"
     if len(skipped) > _SHOWN:
         yield f"  and {len(skipped) - _SHOWN} more"
-    for remark in found.remarks:
+    for remark in comparison.remarks:
         yield f"  {remark}"
     yield f"  written: {target}, {beside}"

@@ -28,24 +28,15 @@ from ...model.sites import Phase
 from ...model.tensors import Spec
 from ...model.values import TensorRef, leaves, tensor_slots
 from ...store.appending import append
-from ..translating import Translator
+from ..reading import storable
+from ..translating import TensorFacts, Translator
 from .names import line_name, operation_name
-from .numbers import from_values, storable, to_text
-
-
-@dataclass(frozen=True, slots=True)
-class _Value:
-    """Facts of a journal about a tensor that a dump needs: `place` is that of its bytes, None where it has none."""
-
-    dtype: str
-    shape: list[int]
-    place: int | None
-    requires_grad: bool
+from .numbers import from_values, to_text
 
 
 @dataclass(frozen=True, slots=True)
 class _Text:
-    """Where the text of a value stands."""
+    """Location of the text of a value."""
 
     file: int
     offset: int
@@ -73,7 +64,7 @@ class LineWriter(Translator):
         self._reset()
 
     def _reset(self) -> None:
-        self._values: dict[int, _Value] = {}
+        self._tensors.clear()
         self._calls: dict[int, tuple[str, tuple[str, ...]]] = {}  # what it is called, the inputs that want a gradient
         self._waiting: dict[tuple[int, int], _Backward] = {}
         self._pending: list[tuple[str, int]] = []  # (name, tensor)
@@ -89,7 +80,7 @@ class LineWriter(Translator):
         """Write the lines that are known by now."""
         pending, self._pending = self._pending, []
         for name, tensor in pending:
-            self._write(name, self._values[tensor])
+            self._write(name, self._tensors[tensor])
 
     def end_step(self) -> None:
         """Give up waiting for gradients; what was kept for lines that never came is dropped."""
@@ -120,12 +111,6 @@ class LineWriter(Translator):
 
     # --- lines --------------------------------------------------------------------------------------------------
 
-    def _add_tensor(self, record: Mapping[str, Any]) -> None:
-        at = record.get("at")
-        self._values[record["id"]] = _Value(
-            record["dtype"], record["shape"], at[0] if at else None, bool(record.get("grad"))
-        )
-
     def _add_call(self, record: Mapping[str, Any]) -> None:
         if "raised" in record:
             return
@@ -140,31 +125,31 @@ class LineWriter(Translator):
             for slot, leaf in leaves(record["out"])
             if isinstance(leaf, TensorRef)
         ]
-        wanting = tuple(slot for slot, tensor in inputs if self._values[tensor].requires_grad)
+        wanting = tuple(slot for slot, tensor in inputs if self._tensors[tensor].requires_grad)
         self._calls[record["id"]] = name, wanting
 
     def _add_gradient(self, record: Mapping[str, Any]) -> None:
         if record["role"] == Role.PARAMETER or record["of"] not in self._calls:
             return
         key = record["of"], record["n"]
-        found = self._waiting.setdefault(key, _Backward())
-        (found.inputs if record["role"] == Role.INPUT else found.outputs)[record["slot"]] = record["t"]
-        if found.outputs and found.inputs.keys() >= {*self._calls[key[0]][1]}:
+        gradients = self._waiting.setdefault(key, _Backward())
+        (gradients.inputs if record["role"] == Role.INPUT else gradients.outputs)[record["slot"]] = record["t"]
+        if gradients.outputs and gradients.inputs.keys() >= {*self._calls[key[0]][1]}:
             self._pending.extend(self._backward_lines(key))
 
     def _backward_lines(self, key: tuple[int, int]) -> Iterator[tuple[str, int]]:
         """Gradients of the arguments, then those of the results, which in this format are always numbered."""
-        found = self._waiting.pop(key)
+        gradients = self._waiting.pop(key)
         name, wanting = self._calls[key[0]]
         for slot in wanting:
-            if slot in found.inputs:
-                yield line_name(name, True, False, slot), found.inputs[slot]
-        for slot, tensor in found.outputs.items():
+            if slot in gradients.inputs:
+                yield line_name(name, True, False, slot), gradients.inputs[slot]
+        for slot, tensor in gradients.outputs.items():
             yield line_name(name, True, True, slot or "0"), tensor
 
-    def _write(self, name: str, value: _Value) -> None:
+    def _write(self, name: str, value: TensorFacts) -> None:
         head = f"[{json.dumps(name)}, ".encode()
-        tail = f", {json.dumps(f'torch.{LONG_NAMES[value.dtype]}')}, {json.dumps(value.shape)}]\n".encode()
+        tail = f", {json.dumps(f'torch.{LONG_NAMES[value.dtype]}')}, {json.dumps([*value.shape])}]\n".encode()
         text = self._text(value)
         offset = self._size + len(head)
         self._size = append(self._file, b"".join((head, text, tail)), self._size, where=self._path)
@@ -173,7 +158,7 @@ class LineWriter(Translator):
             if storable(value.dtype) == value.dtype:  # otherwise the text does not give the bytes back
                 self._bytes.pop(value.place, None)
 
-    def _text(self, value: _Value) -> bytes:
+    def _text(self, value: TensorFacts) -> bytes:
         if value.place is None:
             return b"[]"
         known = self._texts.get((value.place, value.dtype))

@@ -1,6 +1,6 @@
 """TroubleShooter's names: `import twintrace.compat.troubleshooter as ts`.
 
-    ts.fix_random                                                                 seeding.py
+    ts.fix_random                                                                 widget/
     ts.save, save_grad                                                            saving.py
     ts.migrator.api_dump_init, api_dump_start, api_dump_stop                      migrator/api_dump.py
                 api_dump_compare                                                  migrator/api_compare.py
@@ -28,8 +28,8 @@ from typing import Any
 
 from . import migrator, widget
 from .saving import save, save_grad
-from .seeding import fix_random
 from .stand_in import refuse
+from .widget import fix_random
 
 __all__ = ["FRAMEWORK_TYPE", "fix_random", "migrator", "save", "save_grad", "widget"]
 

@@ -1,4 +1,4 @@
-"""Which modules are the framework's own layers: what a dump has one name for.
+"""Modules that are the framework's own layers: a dump has one name for each, whatever it calls.
 
 nn.Conv2d, a subclass of it       a layer, `Conv2d`: one record, whatever it calls inside
 the user's Block, nn.Sequential   no layer: what it calls is recorded
@@ -26,8 +26,8 @@ _PACKAGES = re.compile(r"(twintrace|torch|mindspore|mindtorch|msadapter)(\.|$)")
 
 def layers(modules: Mapping[str, Any]) -> dict[str, str]:
     """The framework's own class of each module that is a layer, by path."""
-    found = {path: own_class(type(module)) for path, module in modules.items()}
-    return {path: kind for path, kind in found.items() if kind is not None}
+    classes = {path: own_class(type(module)) for path, module in modules.items()}
+    return {path: kind for path, kind in classes.items() if kind is not None}
 
 
 def own_class(kind: type) -> str | None:
@@ -38,16 +38,16 @@ def own_class(kind: type) -> str | None:
 
 def paths_within(modules: Mapping[str, Any], own: Mapping[str, str]) -> frozenset[str]:
     """The paths of layers, and of all modules inside them."""
-    found: set[str] = set()
+    inside: set[str] = set()
     for path in modules:
         parts = path.split(".")
         if any(".".join(parts[:length]) in own for length in range(1, len(parts) + 1)) or "" in own:
-            found.add(path)
-    return frozenset(found)
+            inside.add(path)
+    return frozenset(inside)
 
 
 def called_by_a_layer() -> bool:
-    """Is the call that is being recorded made by a layer's own code? Asked where the layer may not be the network's."""
+    """True if the call that is being recorded is made by a layer's own code. Asked where the layer may not be the network's."""
     frame = sys._getframe(1)
     while frame is not None:
         name = str(frame.f_globals.get("__name__", ""))

@@ -12,8 +12,8 @@ line, a file that cannot be read costs its tensor.
 
 from __future__ import annotations
 
+import contextlib
 import json
-import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -27,18 +27,27 @@ from ...model.errors import TraceError, TraceFormatError, UsageError
 from ...model.records import Call, Damage, Frame, Gradient, Header, Note, Role
 from ...model.sites import Kind, Phase, Site
 from ...model.tensors import Location, Spec, Statistics, Tensor
-from ...model.values import TensorRef, Value
 from ...store.digest import digest
 from ...store.native import write_journal
-from ...store.npy import Npy
 from ...store.registry import Tell
 from ...store.trace import HeldJournal, Journal, Trace
-from ..reading import RANK, frame_of, nested, parsed, shape_of
-from ..torch_npu_hooks.folding import link
-from ..torch_npu_hooks.numbers import storable, stored
+from ..reading import (
+    RANK,
+    arguments_of,
+    frame_of,
+    link,
+    note_damage,
+    npy_values,
+    parsed,
+    ranks_in,
+    result_of,
+    shape_of,
+    statistic,
+    storable,
+)
 from .layers import CONTAINERS
 from .names import MARK, SCALARS, STEMS, Labels, RowName, label_of_stack, operation_name, parse, short_dtype, site_name
-from .writer import Content, DumpWriter
+from .writer import Content, DumpFiles, DumpWriter
 
 _INFO = re.compile(r"(?P<stem>mindtorch|mindspore|torch)_api_dump_info\.(csv|pkl)")  # .pkl before 1.0.18; JSON as well
 _FRAMEWORKS = {stem: framework for framework, stem in STEMS.items()}
@@ -82,15 +91,15 @@ def write(trace: Trace, path: Path, *, tell: Tell | None = None) -> None:
         )
     for rank in trace.ranks or (0,):
         labels, region = Labels(), 0
-        for step in trace.steps:
-            if (step, rank) in trace.places:
-                region += 1
-                journal = trace.journal(step, rank)
-                label = _labelled(journal, trace.framework, labels)
-                writer = DumpWriter(path, trace.framework, label, Content(), region=region, copies=False)
-                try:
+        files = DumpFiles(path, trace.framework)
+        with contextlib.closing(files):
+            for step in trace.steps:
+                if (step, rank) in trace.places:
+                    region += 1
+                    journal = trace.journal(step, rank)
+                    label = _labelled(journal, trace.framework, labels)
+                    writer = DumpWriter(files, trace.framework, label, Content(), region=region, copies=False)
                     write_journal(writer, journal, tell=tell)
-                finally:
                     writer.close()
 
 
@@ -117,22 +126,14 @@ def _labelled(journal: Journal, framework: str, labels: Labels) -> Callable[[Map
 def _ranks(path: Path) -> dict[int, Path]:
     """The rows' file of each rank."""
     if path.is_file():
-        return {_number(path.parent): path} if _INFO.fullmatch(path.name) else {}
-    if not path.is_dir():
-        return {}
-    found = {}
-    for folder in (path, *sorted(entry for entry in path.iterdir() if entry.is_dir())):
-        if folder != path and not RANK.fullmatch(folder.name):
-            continue
-        files = sorted(file for file in folder.iterdir() if _INFO.fullmatch(file.name) and file.is_file())
-        if files:  # mindspore before mindtorch before torch: by name, as it happens, and nearly as the real tool has it
-            found[_number(folder)] = files[0]
-    return found
+        number = RANK.fullmatch(path.parent.name)
+        return {int(number[1]) if number else 0: path} if _INFO.fullmatch(path.name) else {}
+    return ranks_in(path, _info_in) if path.is_dir() else {}
 
 
-def _number(folder: Path) -> int:
-    found = RANK.fullmatch(folder.name)
-    return int(found[1]) if found else 0
+def _info_in(folder: Path) -> Path | None:
+    """Mindspore before mindtorch before torch: by name, as it happens, and nearly as the real tool has it."""
+    return min((file for file in folder.iterdir() if _INFO.fullmatch(file.name) and file.is_file()), default=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,12 +193,10 @@ class _RankDump:
         last.rows.append(row)
 
     def _spoilt(self, number: int, text: str) -> None:
-        item = Damage(str(self.path), f"line {number}", text)
-        if not self._tolerant:
-            raise TraceFormatError(f"{item}. Open it with tolerant=True to read the rest.")
         if not self.steps:
             self.steps.append(_Step(1))
-        self.steps[-1].damage.append(item)
+        item = Damage(str(self.path), f"line {number}", text)
+        note_damage(self.steps[-1].damage, item, tolerant=self._tolerant)
 
     def _read_stacks(self) -> dict[str, tuple[Frame, ...]]:
         file = self.path.with_name(f"{self.folder.name}_stack.json")
@@ -211,9 +210,7 @@ class _RankDump:
                 raise ValueError(f"expected an object, got {type(found).__name__}")
         except (ValueError, OSError, RecursionError) as error:
             item = Damage(str(file), "stacks", f"cannot be read ({error})")
-            if not self._tolerant:
-                raise TraceFormatError(f"{item}. Open it with tolerant=True to read the rest.") from None
-            self.steps[0].damage.append(item)
+            note_damage(self.steps[0].damage, item, tolerant=self._tolerant)
             return {}
         labels = {key: label_of_stack(key) for key in found}
         return {label: _frames(found[key]) for key, label in labels.items() if label is not None}
@@ -244,16 +241,11 @@ def _summary(numbers: Any, norm: Any) -> Statistics | None:
     """Statistics of the row; NaN stands for what was not asked for."""
     if not isinstance(numbers, list) or len(numbers) != 3:
         raise ValueError(f"expected [max, min, mean], got {str(numbers)[:60]}")
-    most, least, mean, length = (
-        number if isinstance(number, int | float) and math.isfinite(number) else None for number in (*numbers, norm)
-    )
+    most, least, mean, length = map(statistic, (*numbers, norm))
     if most is None and least is None and mean is None and length is None:
         return None
-    return Statistics(least, most, _float(mean), _float(length), 0, 0, 0, 0)
-
-
-def _float(number: float | None) -> float | None:
-    return None if number is None else float(number)
+    mean, length = (None if number is None else float(number) for number in (mean, length))
+    return Statistics(least, most, mean, length, 0, 0, 0, 0)
 
 
 def _frames(lines: Any) -> tuple[Frame, ...]:
@@ -295,25 +287,12 @@ class DumpJournal(HeldJournal):
             raise TraceFormatError(f"{self._dump.path}: there is no tensor {identity} in this step.") from None
 
     def array(self, tensor: Tensor) -> np.ndarray[Any, Any]:
-        return self._values(self._rows[tensor.id])
+        return npy_values(self._file(self._rows[tensor.id]), tensor.spec)
 
     # --- reading ------------------------------------------------------------------------------------------------
 
     def _file(self, row: _Row) -> Path:
         return self._dump.folder / f"{row.text}.npy"
-
-    def _values(self, row: _Row) -> np.ndarray[Any, Any]:
-        file = self._file(row)
-        found = Npy.of(file, "bf16" if row.spec.dtype == "bf16" else None)
-        if found.spec.shape != row.spec.shape:
-            raise TraceFormatError(
-                f"{file}: expected the shape {list(row.spec.shape)}, as its row says, got {found.spec}."
-            )
-        values, dtype = found.values(), storable(row.spec.dtype)
-        if found.spec.dtype == dtype:
-            return values
-        with np.errstate(over="ignore", invalid="ignore"):
-            return stored(values, dtype)
 
     def _tensor(self, number: int, row: _Row) -> Tensor:
         spec = Spec(storable(row.spec.dtype), row.spec.shape)
@@ -327,7 +306,7 @@ class DumpJournal(HeldJournal):
         key = (status.st_dev, status.st_ino, str(spec))  # one call's result and the next one's argument may be one file
         if key not in self._seen:
             try:
-                values = self._values(row)
+                values = npy_values(self._file(row), spec)
                 found = digest(values, spec.dtype)
             except TraceError as error:
                 self._damage.append(Damage(str(self._file(row)), "values", str(error)))
@@ -386,9 +365,9 @@ class DumpJournal(HeldJournal):
             identity,
             site,
             None,
-            _positional(inputs),
+            arguments_of(inputs),
             {},
-            TensorRef(outputs[""]) if "" in outputs else nested(outputs) if outputs else None,
+            result_of(outputs),
             stack=self._dump.stacks.get(label, ()),
             gradients=gradients,
             order=forward[0],
@@ -402,10 +381,3 @@ def _mark(tensor: Tensor) -> tuple[str, object] | None:
     if found is None or found.min is None or found.min == found.max:
         return None
     return str(tensor.spec), tensor.fingerprint or tensor.facts.get("md5") or found
-
-
-def _positional(slots: Mapping[str, int]) -> tuple[Value, ...]:
-    """By position; what was not written is not in a dump, and None stands in its place."""
-    items = dict(nested(slots).items) if slots else {}
-    last = max((int(key) for key in items), default=-1)
-    return tuple(items.get(str(position)) for position in range(min(last, 4096) + 1))

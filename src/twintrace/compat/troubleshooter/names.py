@@ -57,11 +57,11 @@ class RowName(NamedTuple):
 
 def parse(text: str) -> RowName | None:
     """The parts of a row's name, or None if it is none."""
-    found = _NAME.fullmatch(text)
-    if found is None:
+    match = _NAME.fullmatch(text)
+    if match is None:
         return None
-    backward, output = found["direction"] == "backward", found["part"] == "output"
-    return RowName(found["family"], found["operation"], int(found["call"]), backward, output, found["slot"] or "")
+    backward, output = match["direction"] == "backward", match["part"] == "output"
+    return RowName(match["family"], match["operation"], int(match["call"]), backward, output, match["slot"] or "")
 
 
 def row_name(label: str, part: str, suffix: str, *, backward: bool = False) -> str:
@@ -105,13 +105,13 @@ def label_of_stack(key: str) -> str | None:
     """The call that a stack is filed for, or None."""
     if key.endswith("_forward_stack_info"):
         return key.removesuffix("_forward_stack_info")
-    found = re.fullmatch(r"(?P<name>[\w.]+)\((?P<call>\d+)\) forward", key)
-    if found is None:
+    match = re.fullmatch(r"(?P<name>[\w.]+)\((?P<call>\d+)\) forward", key)
+    if match is None:
         return None
-    name = found["name"]
+    name = match["name"]
     if name.startswith("torch.nn.") and not name.startswith(_TORCH["Functional"]):
-        return f"NN_{name.removeprefix('torch.nn.')}_{found['call']}"
-    return f"{operation_name('torch', Kind.API, name, '')}_{found['call']}"
+        return f"NN_{name.removeprefix('torch.nn.')}_{match['call']}"
+    return f"{operation_name('torch', Kind.API, name, '')}_{match['call']}"
 
 
 class Labels:

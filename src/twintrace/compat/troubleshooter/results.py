@@ -31,9 +31,9 @@ class Scores(NamedTuple):
     """Result of `cal_algorithm`; `allclose` is a text where nothing could be computed."""
 
     allclose: bool | str
-    ratio: float = 0.0
-    cosine: float = math.nan
-    diffs: tuple[float, float] = (math.nan, math.nan)
+    ratio: float | None = 0.0
+    cosine: float | None = math.nan
+    diffs: tuple[float | None, float | None] = (math.nan, math.nan)
 
     @property
     def cells(self) -> Cells:
@@ -43,38 +43,38 @@ class Scores(NamedTuple):
         )  # fmt: skip
 
 
-def scores(found: Measurement, *, equal_nan: bool, double: bool = True) -> Scores:
+def scores(measured: Measurement, *, equal_nan: bool, double: bool = True) -> Scores:
     """From a measurement whose `rtol` is relative to the target, as numpy.allclose has it.
 
     Without `double`, numbers have the precision of float32, as those of such arrays have in the real tool: a cosine of 0.99999999
     would be cut off to 0.99999.
     """
-    if not found.count:
+    if not measured.count:
         return Scores(True, 1.0, 1.0, (0.0, 0.0))
-    kept = found.nan_both if equal_nan else 0  # NaN elements that count as equal
-    close = round((found.close or 0.0) * found.count) - (found.nan_both - kept)
-    ratio = close / found.count
-    if found.nan_left + found.nan_right > 2 * kept:
+    kept = measured.nan_both if equal_nan else 0  # NaN elements that count as equal
+    close = round((measured.close or 0.0) * measured.count) - (measured.nan_both - kept)
+    ratio = close / measured.count
+    if measured.nan_left + measured.nan_right > 2 * kept:
         return Scores(False, ratio)
-    if found.inf_left + found.inf_right > 2 * found.inf_both:
+    if measured.inf_left + measured.inf_right > 2 * measured.inf_both:
         return Scores(False, ratio, diffs=(math.inf, math.inf))
-    if found.equal == found.count:
+    if measured.equal == measured.count:
         return Scores(True, 1.0, 1.0, (0.0, 0.0))
-    cosine = math.nan if found.cosine is None else found.cosine
-    numbers = [cosine, found.mean_abs or 0.0, found.max_abs or 0.0]
+    cosine = math.nan if measured.cosine is None else measured.cosine
+    numbers = [cosine, measured.mean_abs or 0.0, measured.max_abs or 0.0]
     if not double:
         numbers = [float(np.float32(number)) for number in numbers]
     return Scores(ratio == 1.0, ratio, numbers[0], (numbers[1], numbers[2]))
 
 
 def is_double(left: Spec, right: Spec) -> bool:
-    """Does numpy compute with two such arrays in float64?"""
+    """True if numpy computes with two such arrays in float64."""
     return not {left.dtype, right.dtype} <= {"f32", "f16", "bf16"}
 
 
 VALUE_FIELDS = ("result of allclose", "ratio of allclose", "cosine similarity", "mean & max diffs")
-_SIDES = {"left": "target", "right": "origin"}
 STATISTICS_FIELD = "max, min, mean diffs"
+_SIDES = {"left": "target", "right": "origin"}
 
 
 def in_their_words(text: str) -> str:
@@ -85,38 +85,34 @@ def in_their_words(text: str) -> str:
     return re.sub(r"(^|[ ;])(left|right): ", lambda found: f"{found[1]}{_SIDES[found[2]]}: ", text)
 
 
-def without_numbers(result: object) -> Cells:
-    """The cells of what has no partner, or could not be compared."""
-    return result, "0.00%", "nan", "nan, nan"
-
-
 def value_cells(item: TensorResult, *, equal_nan: bool) -> Cells:
     """(allclose, share of elements that are, cosine, mean and largest difference)."""
-    found, count = item.measurement, math.prod(item.left.spec.shape)
-    if found is None:
-        if item.left.spec.shape != item.right.spec.shape:
-            return without_numbers(INCONSISTENT)
-        if missing := _missing(item):
-            return without_numbers(missing)
-        if item.verdict.outcome is not Outcome.SAME:
-            return without_numbers(in_their_words(item.verdict.because))
-        undefined = item.left.statistics.nan if item.left.statistics is not None else 0
-        if not undefined:
-            return True, "100.00%", "1.00000", "0.00000, 0.00000"
-        share = 1.0 if equal_nan else 1 - undefined / count
-        return equal_nan, percent(share), "nan", "nan, nan"
-    return scores(found, equal_nan=equal_nan, double=is_double(item.left.spec, item.right.spec)).cells
+    measured, count = item.measurement, math.prod(item.left.spec.shape)
+    if measured is not None:
+        return scores(measured, equal_nan=equal_nan, double=is_double(item.left.spec, item.right.spec)).cells
+    if item.left.spec.shape != item.right.spec.shape:
+        return Scores(INCONSISTENT).cells
+    if missing := _missing(item):
+        return Scores(missing).cells
+    if item.verdict.outcome is not Outcome.SAME:
+        return Scores(in_their_words(item.verdict.because)).cells
+    undefined = item.left.statistics.nan if item.left.statistics is not None else 0
+    if not undefined:
+        return Scores(True, 1.0, 1.0, (0.0, 0.0)).cells
+    return Scores(equal_nan, 1.0 if equal_nan else 1 - undefined / count).cells
 
 
 def _missing(item: TensorResult) -> str:
-    """Why the origin, the target or both have no values. What statistics say is no answer where values were asked for, but of a
-    number: its row holds it whole."""
+    """Reason that the origin, the target or both have no values, unless the row itself holds the number.
+
+    What statistics say is no answer where values were asked for.
+    """
     sides = [side for side in (item.right, item.left) if side.missing and side.facts.get("dtype") not in SCALARS]
     return "; ".join(dict.fromkeys(str(side.missing) for side in sides))
 
 
 def statistics_cell(item: TensorResult) -> str:
     """Differences of the largest, smallest and mean value."""
-    found = item.statistics
-    numbers = (None, None, None) if found is None else (found.max, found.min, found.mean)
+    differences = item.statistics
+    numbers = (None, None, None) if differences is None else (differences.max, differences.min, differences.mean)
     return ", ".join(truncated(None if number is None else abs(number), 5) for number in numbers)

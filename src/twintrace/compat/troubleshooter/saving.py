@@ -121,7 +121,7 @@ def _teller(file: StrPath, suffix: str | None, mode: str) -> Callable[[Any], Non
 
 
 def _is_asked_by_a_compiler() -> bool:
-    """Does another than the line above ask, as it stands there?"""
+    """True if another asks than the line above, as it stands there."""
     return sys._getframe(1).f_code.co_filename != _teller.__code__.co_filename
 
 

@@ -18,7 +18,6 @@ import hashlib
 import json
 import math
 import os
-import shutil
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -31,11 +30,11 @@ from ...model.errors import TraceExistsError, TraceWriteError
 from ...model.records import Role
 from ...model.sites import Phase
 from ...model.values import TensorRef
-from ...store.appending import append, replace_end, replaced
+from ...store.appending import append, replaced, write_errors
 from ...store.arrays import STORAGE, as_float
-from ...store.lines import number_of
-from ..torch_npu_hooks.numbers import storable, stored
-from ..translating import Translator
+from ..documents import Document
+from ..reading import storable, stored
+from ..translating import TensorFacts, Translator, frame_text, give_name, over_all_elements
 from .names import STEMS, Leaf, argument_leaves, long_dtype, result_leaves, row_name, stack_key
 
 Row = list[Any]
@@ -44,7 +43,6 @@ Label = Callable[[Mapping[str, Any]], str | None]
 
 _PACKAGE = str(Path(__file__).parents[2]) + os.sep
 _FLOATS = ("f", "bf")
-_EMPTY = b"{\n}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,52 +60,34 @@ class Content:
     categories: frozenset[str] = frozenset(("max", "min", "l2norm"))
 
 
-@dataclass(frozen=True, slots=True)
-class _Value:
-    """Facts of a journal about a tensor: `place` is that of its bytes, None where it has none."""
-
-    dtype: str
-    shape: tuple[int, ...]
-    place: int | None
-    statistics: list[Any] | None
-
-    @property
-    def count(self) -> int:
-        return math.prod(self.shape)
-
-    @property
-    def is_finite(self) -> bool:
-        return self.statistics is None or not any(self.statistics[4:7])
-
-
 class DumpFiles:
     """The files of one rank of a dump. Writers share them: a region's gradients may come while another region is recorded."""
 
     def __init__(self, root: Path, framework: str) -> None:
         self.folder = root
         self._root, self._stem = root, STEMS.get(framework, framework)
-        self._info = root
-        self._csv = -1
-        self._size = 0
-        self._stacks: _StackFile | None = None
+        self._csv, self._size = -1, 0
+        self._stacks: Document | None = None
+        self._known: set[str] = set()
 
     @property
     def is_open(self) -> bool:
         return self._csv >= 0
 
-    def open(self, rank: int, *, anew: bool) -> None:
-        """Open the files of a rank; `anew`: without what an older dump has left there."""
+    def open(self, rank: int) -> None:
+        """Begin the files of a rank, without what an older dump has left there."""
         place = self._root / f"rank{rank}"
         self.folder = place / f"{self._stem}_api_dump"
-        self._info, stacks = (place / f"{self.folder.name}_{part}" for part in ("info.csv", "stack.json"))
+        stacks = place / f"{self.folder.name}_stack.json"
         try:
             place.mkdir(mode=0o700, parents=True, exist_ok=True)
             self.folder.mkdir(mode=0o700, exist_ok=True)
-            if anew:
-                _clear(self.folder, self._info, stacks)
+            for entry in self.folder.iterdir():  # an old dump, and nothing else: what is not a dump's stays
+                if entry.suffix in (".npy", ".part") and (entry.is_file() or entry.is_symlink()):
+                    entry.unlink()
+            self._info.unlink(missing_ok=True)
             self._csv = os.open(self._info, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-            self._size = os.fstat(self._csv).st_size
-            self._stacks = _StackFile(stacks)
+            self._stacks = Document(stacks, mode=0o600)
         except FileExistsError as error:
             raise TraceExistsError(
                 f"{place}: expected a folder, found a file in the way. Choose another path."
@@ -115,15 +95,23 @@ class DumpFiles:
         except OSError as error:
             raise TraceWriteError(f"{place} cannot be written ({error.strerror}). Choose another path.") from error
 
+    @property
+    def _info(self) -> Path:
+        return self.folder.with_name(f"{self.folder.name}_info.csv")
+
     def add_rows(self, rows: Iterable[Row]) -> None:
         """Rows at the end of the csv file."""
         data = "".join(json.dumps(row) + "\n" for row in rows).encode()
         self._size = append(self._csv, data, self._size, where=self._info)
 
-    def add_stacks(self, stacks: list[tuple[str, list[str]]]) -> None:
+    def add_stacks(self, stacks: Iterable[tuple[str, list[str]]]) -> None:
         """Stacks by their keys; one that is there stays as it is."""
         if self._stacks is not None:
-            self._stacks.extend(stacks)
+            for key, frames in stacks:
+                if key not in self._known:
+                    self._known.add(key)
+                    self._stacks.add(key, json.dumps(frames))
+            self._stacks.commit()
 
     def close(self) -> None:
         """Let go of the files; they are whole."""
@@ -133,42 +121,40 @@ class DumpFiles:
             with contextlib.suppress(OSError):
                 os.close(csv)
         if stacks is not None:
-            stacks.close()
+            stacks.abandon()  # all that was added is committed; a forked child must not write
 
 
 class DumpWriter(Translator):
-    """Writes the journal of a recorder as a dump below `root`, in the folder of its rank."""
+    """Writes the journal of a recorder into the files of a dump."""
 
     def __init__(
         self,
-        root: Path,
+        files: DumpFiles,
         framework: str,
         label: Label,
         content: Content,
         *,
         region: int = 1,
         copies: bool = True,
-        files: DumpFiles | None = None,
     ) -> None:
-        """`files`: those of another writer, which are opened by whoever comes first, and closed by whoever owns them."""
+        """`files` are opened by the writer that comes first, and closed by whoever has made them."""
         super().__init__(copies=copies)
         self.environment: Mapping[str, Any] = {}
         """Facts about the run from the recorder, once it has begun."""
         self.rows = self.gradients = 0
         self._framework = framework
         self._label, self._content, self._region = label, content, region
-        self._files_of_dump = files or DumpFiles(root, framework)
-        self._owns_files = files is None
+        self._files_of_dump = files
         self._is_open = False
         self._files: dict[tuple[int, str, tuple[int, ...]], Path] = {}
         self._saved: dict[int, tuple[str, Path]] = {}  # place -> (element type, file)
         self._reset()
 
     def _reset(self) -> None:
-        self._values: dict[int, _Value] = {}
+        self._tensors.clear()
         self._frames: dict[int, list[list[Any]]] = {}
         self._calls: dict[int, tuple[str, dict[str, str]]] = {}  # (label, suffix by slot of the result)
-        self._pending: list[tuple[str, _Value | bool | int | float]] = []
+        self._pending: list[tuple[str, TensorFacts | bool | int | float]] = []
         self._pending_stacks: list[tuple[str, list[str]]] = []
 
     # --- what a recorder calls ----------------------------------------------------------------------------------
@@ -177,7 +163,7 @@ class DumpWriter(Translator):
         """Tensors are numbered from 0 again."""
         self.environment = header.get("environment") or {}
         if not self._files_of_dump.is_open:
-            self._files_of_dump.open(int(header.get("rank") or 0), anew=self._region == 1)
+            self._files_of_dump.open(int(header.get("rank") or 0))
         self._is_open = True
         self._reset()
         return self
@@ -199,25 +185,16 @@ class DumpWriter(Translator):
         self.release()
 
     def close(self) -> None:
-        """End the dump."""
-        try:
-            if self._is_open:
-                self.end_step()
-        finally:
-            self.abandon()
+        """Write what is left."""
+        if self._is_open:
+            self.end_step()
+        self._is_open = False
 
     def abandon(self) -> None:
-        """Let go of the files without writing."""
+        """Write no more."""
         self._is_open = False
-        if self._owns_files:
-            self._files_of_dump.close()
 
     # --- calls --------------------------------------------------------------------------------------------------
-
-    def _add_tensor(self, record: Mapping[str, Any]) -> None:
-        at, statistics = record.get("at"), record.get("stats")
-        numbers = None if statistics is None else [number_of(number) for number in statistics]
-        self._values[record["id"]] = _Value(record["dtype"], tuple(record["shape"]), at[0] if at else None, numbers)
 
     def _add_stack(self, record: Mapping[str, Any]) -> None:
         self._frames[record["id"]] = record["frames"]
@@ -241,22 +218,23 @@ class DumpWriter(Translator):
                         suffixes[leaf.slot] = leaf.suffix
         self._calls[record["id"]] = label, suffixes
         frames = self._frames.get(record.get("stack", -1), []) if self._content.filter_stack else _all_frames()
-        self._pending_stacks.append((stack_key(self._framework, label), [_frame_text(frame) for frame in frames]))
+        self._pending_stacks.append((stack_key(self._framework, label), [frame_text(frame) for frame in frames]))
 
     def _add_gradient(self, record: Mapping[str, Any]) -> None:
         label, suffixes = self._calls.get(record.get("of", -1), ("", {}))
         first = record["role"] == Role.OUTPUT and not record["n"]  # a second backward pass has no name here
         if first and record["slot"] in suffixes:
             name = row_name(label, "input", suffixes[record["slot"]], backward=True)
-            self._pending.append((name, self._values[record["t"]]))
+            self._pending.append((name, self._tensors[record["t"]]))
             self.gradients += 1
 
     def _is_finite(self, leaf: Leaf) -> bool:
-        return not isinstance(leaf.value, TensorRef) or self._values[leaf.value.id].is_finite
+        found = self._tensors[leaf.value.id].statistics if isinstance(leaf.value, TensorRef) else None
+        return found is None or not any(found[4:7])
 
-    def _wanted(self, leaf: Leaf) -> _Value | bool | int | float | None:
+    def _wanted(self, leaf: Leaf) -> TensorFacts | bool | int | float | None:
         if isinstance(leaf.value, TensorRef):
-            value = self._values[leaf.value.id]
+            value = self._tensors[leaf.value.id]
             if not self._content.filter_data:
                 return value
             return value if value.shape and value.count and value.dtype.startswith(_FLOATS) else None
@@ -265,13 +243,13 @@ class DumpWriter(Translator):
 
     # --- rows ---------------------------------------------------------------------------------------------------
 
-    def _row(self, name: str, value: _Value | bool | int | float) -> Row:
-        if not isinstance(value, _Value):
+    def _row(self, name: str, value: TensorFacts | bool | int | float) -> Row:
+        if not isinstance(value, TensorFacts):
             return self._scalar_row(name, value)
         if self._content.npy and value.place is not None:
             self._write_array(name, value)
         dtype = long_dtype(self._framework, value.dtype)
-        return [name, self._region, [], dtype, list(value.shape), self._extremes(value), *self._extras(value)]
+        return [name, self._region, [], dtype, list(value.shape), *self._summary(value)]
 
     def _scalar_row(self, name: str, value: bool | int | float) -> Row:
         chosen, counts = self._content.categories, self._content.statistics
@@ -281,34 +259,28 @@ class DumpWriter(Translator):
         norm: float | list[object] = abs(float(value)) if counts and "l2norm" in chosen else []
         return [name, self._region, [], str(type(value)), [], [value if counts else math.nan] * 3, md5, norm]
 
-    def _extremes(self, value: _Value) -> list[float]:
-        """[max, min, mean] as they are over all elements; NaN for what was not asked for."""
-        found, chosen = value.statistics, self._content.categories
-        if not self._content.statistics or found is None or value.dtype == "b8" or not value.count:
-            return [math.nan] * 3
-        least, most, mean, _, nan, above, below, _ = found
-        most = math.inf if above else most if most is not None else -math.inf
-        least = -math.inf if below else least if least is not None else math.inf
-        mean = math.nan if mean is None or (above and below) else math.inf if above else -math.inf if below else mean
-        wanted = (("max", most), ("min", least), ("avg", mean))
-        return [math.nan if nan or key not in chosen else _printed(number, value.dtype) for key, number in wanted]
-
-    def _extras(self, value: _Value) -> tuple[Any, Any]:
-        """(md5 of the bytes, norm), each an empty list where it was not asked for."""
-        found, chosen = value.statistics, self._content.categories
+    def _summary(self, value: TensorFacts) -> tuple[list[float], Any, Any]:
+        """([max, min, mean], md5 of the bytes, norm) over all elements; NaN or an empty list for what was not asked for."""
+        found, chosen = value.statistics, self._content.categories if self._content.statistics else frozenset()
+        extremes = [math.nan] * 3
         md5: str | list[object] = []
         norm: float | list[object] = []
-        if self._content.statistics and "md5" in chosen and value.place is not None:
+        if found is not None and value.dtype != "b8" and value.count:
+            *numbers, _ = over_all_elements(*found[:7])
+            wanted = zip(("max", "min", "avg"), numbers, strict=True)
+            extremes = [
+                math.nan if key not in chosen or number is None else _printed(number, value.dtype)
+                for key, number in wanted
+            ]
+        if "md5" in chosen and value.place is not None:
             md5 = hashlib.md5(self._array(value).tobytes()).hexdigest()
-        if self._content.statistics and "l2norm" in chosen and found is not None:
-            norm = (
-                math.nan if found[4] else math.inf if found[5] or found[6] else _printed(found[3] or 0.0, value.dtype)
-            )
-        return md5, norm
+        if "l2norm" in chosen and found is not None:
+            norm = _printed(over_all_elements(*found[:7])[3] or 0.0, value.dtype)
+        return extremes, md5, norm
 
     # --- files --------------------------------------------------------------------------------------------------
 
-    def _array(self, value: _Value) -> np.ndarray[Any, Any]:
+    def _array(self, value: TensorFacts) -> np.ndarray[Any, Any]:
         """The values as they are saved: what numpy has no type for as float32."""
         assert value.place is not None
         raw = self._bytes.get(value.place)
@@ -317,12 +289,12 @@ class DumpWriter(Translator):
             raw = stored(np.load(file), dtype).reshape(-1).view(np.uint8)
         return as_float(raw.view(STORAGE[value.dtype]).reshape(value.shape), value.dtype)
 
-    def _write_array(self, name: str, value: _Value) -> None:
+    def _write_array(self, name: str, value: TensorFacts) -> None:
         assert value.place is not None
         key = (value.place, value.dtype, value.shape)
         twin = self._files.get(key)
         if twin is not None:
-            self._link(name, twin)
+            give_name(twin, self._files_of_dump.folder / f"{name}.npy", again=True)
             return
         file = self._files[key] = self._save(name, self._array(value))
         if storable(value.dtype) == value.dtype:  # otherwise the file does not give the bytes back
@@ -331,55 +303,9 @@ class DumpWriter(Translator):
 
     def _save(self, name: str, array: np.ndarray[Any, Any]) -> Path:
         path = self._files_of_dump.folder / f"{name}.npy"
-        try:
-            with replaced(path, 0o400) as file:
-                np.save(file, array, allow_pickle=False)
-        except OSError as error:
-            raise TraceWriteError(
-                f"{path} could not be written ({error.strerror}). Everything recorded before is complete. Free some space."
-            ) from error
+        with write_errors(path), replaced(path, 0o400) as file:
+            np.save(file, array, allow_pickle=False)
         return path
-
-    def _link(self, name: str, twin: Path) -> None:
-        path = self._files_of_dump.folder / f"{name}.npy"
-        try:
-            path.unlink(missing_ok=True)
-            os.link(twin, path)
-        except OSError:  # a file system without such names, or too many of one file
-            try:
-                shutil.copy(twin, path)
-            except OSError as error:
-                raise TraceWriteError(
-                    f"{path} could not be written ({error.strerror}). Everything recorded before is complete. Free some space."
-                ) from error
-
-
-class _StackFile:
-    """A JSON object that grows at its end: the closing brace is written over, in the same write that adds another."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
-        self._size = os.fstat(self._file).st_size
-        if self._size < len(_EMPTY):
-            self._size = os.pwrite(self._file, _EMPTY, 0)
-        self._known: set[str] = set()
-
-    def extend(self, entries: list[tuple[str, list[str]]]) -> None:
-        """Add entries; a key that is there already stays as it is."""
-        fresh = {key: lines for key, lines in entries if key not in self._known}
-        if not fresh:
-            return
-        first = self._size == len(_EMPTY)
-        text = json.dumps(fresh, indent=4)[2:]  # without its opening brace and newline
-        start, data = (2, text.encode()) if first else (self._size - 2, f",\n{text}".encode())
-        replace_end(self._file, data, start, _EMPTY[start - self._size :], where=self._path)
-        self._size = start + len(data)
-        self._known.update(fresh)
-
-    def close(self) -> None:
-        with contextlib.suppress(OSError):
-            os.close(self._file)
 
 
 def _printed(number: float, dtype: str) -> float:
@@ -397,20 +323,6 @@ def _written_to(inputs: list[Leaf], after: Mapping[str, int]) -> list[Leaf]:
     if len(after) == 1:
         return [Leaf("", slot, TensorRef(tensor)) for slot, tensor in after.items()]
     return [Leaf(suffixes[slot], slot, TensorRef(tensor)) for slot, tensor in after.items() if slot in suffixes]
-
-
-def _clear(folder: Path, *files: Path) -> None:
-    """Remove an old dump, and nothing else: what is not a dump's stays."""
-    for entry in folder.iterdir():
-        if entry.suffix in (".npy", ".part") and (entry.is_file() or entry.is_symlink()):
-            entry.unlink()
-    for file in files:
-        file.unlink(missing_ok=True)
-
-
-def _frame_text(frame: list[Any]) -> str:
-    file, line, function, code = frame
-    return f"File {file}, line {line}, in {function}, \n {code}"
 
 
 def _all_frames() -> list[list[Any]]:

@@ -8,7 +8,7 @@ import re
 import pytest
 
 from tests.compat.msprobe.compare.writing import backward, make_dump, record, tensor
-from twintrace.compat.msprobe.compare.layers import pair_layers
+from twintrace.compat.msprobe.compare.layers import Layers
 from twintrace.compat.msprobe.compare.mappings import read_api_mapping
 from twintrace.compat.msprobe.compare.pairing import Pairing, PairingRules, pair_items
 from twintrace.compat.msprobe.dumps import open_dump
@@ -524,7 +524,7 @@ def test_layers_level_by_level_as_in_the_document(tmp_path):
         "layers": {"5": "0", "6": "1"},
     }
 
-    found = pair_layers(one, two, said)
+    found = Layers(one, two, said).modules()
 
     root = "network_with_loss.model"
     assert found == {
@@ -567,7 +567,7 @@ def test_stages_of_a_pipeline_count_their_layers_anew(tmp_path):
     one = modules(tmp_path, "ms", "Cell", "t:ParallelTransformer", "t.layers.4:Layer", "t.layers.5:Layer", **MS)
     two = modules(tmp_path, "pt", "Module", "t:ParallelTransformer", "t.layers.0:Layer", "t.layers.1:Layer")
 
-    assert pair_layers(one, two, {}) == {"t": "t", "t.layers.4": "t.layers.0", "t.layers.5": "t.layers.1"}
+    assert Layers(one, two, {}).modules() == {"t": "t", "t.layers.4": "t.layers.0", "t.layers.5": "t.layers.1"}
 
 
 def test_layers_and_what_is_inside_them(tmp_path):

@@ -85,7 +85,7 @@ def test_a_row_has_a_cell_for_each_column(generation, mode, stack):
     row = make_row(ItemPair(item(), item(md5="0a")), mode, generation, Measured(GOOD) if mode.reads else None)
     judge([row], mode, generation)
     heads = columns(generation, mode, stack=stack)
-    cells = cells_of(row, mode, generation, "['File …']" if stack and not mode.of_kernels else None)
+    cells = cells_of(row, mode, generation, stack=stack)
     assert len(cells) == len(heads)
     found = dict(zip(heads, cells, strict=True))
     assert found["NPU Name"] == f"{RECORD}.output.0"

@@ -11,9 +11,10 @@ from openpyxl import load_workbook
 
 from tests.compat.msprobe.compare.twins import cases, write_twins
 from twintrace.compat.msprobe.compare import sheets
+from twintrace.compat.msprobe.compare.advisor import Advisor
 from twintrace.compat.msprobe.compare.pairing import ItemPair, pair_items
 from twintrace.compat.msprobe.compare.rows import Generation, Mode, columns, mode_of
-from twintrace.compat.msprobe.compare.sheets import Summary, write_result
+from twintrace.compat.msprobe.compare.sheets import write_result
 from twintrace.compat.msprobe.dumps import open_dump
 from twintrace.model.errors import ReportError, TwintraceError, UsageError
 from twintrace.model.pairs import Layout
@@ -25,7 +26,7 @@ OLDER, NEWER = Generation
 def compared(tmp_path):
     """`compared(task, **options)`: the summary of a comparison of twins."""
 
-    def run(task: str, spoil=None, **options) -> Summary:
+    def run(task: str, spoil=None, **options) -> Advisor:
         paths = write_twins(tmp_path / "twins", "mindspore", task)
         if spoil:
             spoil(*(path.parent for path in paths))

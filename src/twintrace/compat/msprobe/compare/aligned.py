@@ -30,22 +30,15 @@ _PLACE = (0, 0)
 
 
 @dataclass(frozen=True, slots=True)
-class AlignedItems:
-    """Two items that belong together, by their names."""
-
-    npu: str
-    bench: str
-    because: str
-    layout: Layout = field(default_factory=Layout)
-
-
-@dataclass(frozen=True, slots=True)
 class Aligned:
-    """Pairs: records one by one where they do the same, and items. Of the rest, by record, why it is alone."""
+    """Names that belong together, with the reason: records one by one where they do the same, and items with their layout.
 
-    records: tuple[tuple[str, str, str], ...]
-    items: tuple[AlignedItems, ...]
-    alone: tuple[Mapping[str, str], Mapping[str, str]]
+    Of the rest of each side, by record, why it is alone.
+    """
+
+    records: list[tuple[str, str, str]] = field(default_factory=list)
+    items: list[tuple[str, str, str, Layout]] = field(default_factory=list)
+    alone: tuple[dict[str, str], dict[str, str]] = field(default_factory=lambda: ({}, {}))
 
 
 def align_dumps(
@@ -54,28 +47,35 @@ def align_dumps(
     """Align two dumps, or only their APIs; `modules` are paths of modules that are known to belong together."""
     sides = (_Side(npu, only_apis), _Side(bench, only_apis))
     alignment = api.pair_up(sides[0].trace, sides[1].trace, modules=modules or None)[_PLACE]
-    records: list[tuple[str, str, str]] = []
-    items: list[AlignedItems] = []
+    aligned = Aligned()
+
+    def add_items(pair: TensorPair, within: Sequence[Collection[str] | None], because: str) -> None:
+        ends = ((pair.left, pair.left_slot), (pair.right, pair.right_slot))
+        one, two = (
+            side.item(tensor, records, _place(pair.part, slot))
+            for side, (tensor, slot), records in zip(sides, ends, within, strict=True)
+        )
+        if one is not None and two is not None:
+            aligned.items.append((one, two, because, pair.layout))
+
     for match in alignment.matches:
-        names = [
-            [side.record(call) for call in calls] for side, calls in zip(sides, (match.left, match.right), strict=True)
-        ]
+        names = [[*map(side.record, calls)] for side, calls in zip(sides, (match.left, match.right), strict=True)]
         if len(names[0]) == len(names[1]) == 1:
-            records.append((names[0][0], names[1][0], match.because))
-            records.append((_backward(names[0][0]), _backward(names[1][0]), match.because))
-            gradients = [side.gradients(name) for side, (name,) in zip(sides, names, strict=True)]
-            if gradients[0] is not None and gradients[1] is not None:
-                records.append((gradients[0], gradients[1], match.because))
-        for pair in match.tensors:
-            within = [[_backward(name) for name in found] if pair.part.backward else found for found in names]
-            items += _items(pair, sides, within, match.because)
-    for pair in alignment.parameter_gradients:
-        items += _items(pair, sides, [None, None], pair.because or "gradients of parameters that belong together")
-    alone = tuple(
-        {name: item.because for item in found for name in (side.record(item.call), _backward(side.record(item.call)))}
-        for side, found in zip(sides, (alignment.only_left, alignment.only_right), strict=True)
-    )
-    return Aligned(tuple(records), tuple(items), (alone[0], alone[1]))
+            (one,), (two,) = names
+            gradients = sides[0].gradients(one), sides[1].gradients(two)
+            for pair in ((one, two), (_backward(one), _backward(two)), gradients):
+                if pair[0] is not None and pair[1] is not None:
+                    aligned.records.append((pair[0], pair[1], match.because))
+        for tensors in match.tensors:
+            back = tensors.part.backward
+            add_items(tensors, [[*map(_backward, each)] if back else each for each in names], match.because)
+    for tensors in alignment.parameter_gradients:
+        add_items(tensors, [None, None], tensors.because or "gradients of parameters that belong together")
+    for side, why, alone in zip(sides, aligned.alone, (alignment.only_left, alignment.only_right), strict=True):
+        for item in alone:
+            record = side.record(item.call)
+            why |= {record: item.because, _backward(record): item.because}
+    return aligned
 
 
 class _Apis:
@@ -127,19 +127,6 @@ class _Side:
         else:
             fitting = [name for name in names if self._record_of.get(name) in within]
         return next((name for name in fitting if name.endswith(f".{place}")), fitting[0] if fitting else None)
-
-
-def _items(
-    pair: TensorPair, sides: tuple[_Side, _Side], within: Sequence[Collection[str] | None], because: str
-) -> Iterator[AlignedItems]:
-    one, two = (
-        side.item(tensor, records, _place(pair.part, slot))
-        for side, tensor, slot, records in zip(
-            sides, (pair.left, pair.right), (pair.left_slot, pair.right_slot), within, strict=True
-        )
-    )
-    if one is not None and two is not None:
-        yield AlignedItems(one, two, because, pair.layout)
 
 
 def _place(part: Part, slot: str) -> str:

@@ -8,7 +8,6 @@ The archive opens the directory, the alignment pairs the kernels: by name and, w
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,6 +22,7 @@ from ....model.records import Call
 from ....model.tensors import Statistics, Tensor
 from ....model.values import TensorRef, leaves, tensor_slots
 from ....store.trace import Journal
+from ...translating import over_all_elements
 from ..dumps import Dump, Item, Number
 from .pairing import ItemPair, Pairing
 
@@ -118,24 +118,17 @@ def _item(call: Call, state: str, slot: str, tensor: Tensor, taken: dict[str, Te
         "mindspore.Tensor",
         LONG_NAMES[tensor.spec.dtype],
         tensor.spec.shape if not tensor.is_lost else None,
-        *_extremes(tensor.statistics),
+        *_statistics(tensor.statistics),
         data_name=file if tensor.payload is not None else None,
         value=file,
         problem=tensor.missing or "",
     )
 
 
-def _extremes(numbers: Statistics | None) -> tuple[Number, Number, Number, Number]:
-    """Max, min, mean and norm of all elements, as numpy gives them. Ours are of the finite ones."""
-    if numbers is None:
+def _statistics(found: Statistics | None) -> tuple[Number, Number, Number, Number]:
+    if found is None:
         return None, None, None, None
-    if numbers.nan:
-        return math.nan, math.nan, math.nan, math.nan
-    if not numbers.posinf and not numbers.neginf:
-        return numbers.max, numbers.min, numbers.mean, numbers.norm
-    high = math.inf if numbers.posinf else numbers.max if numbers.max is not None else -math.inf
-    low = -math.inf if numbers.neginf else numbers.min if numbers.min is not None else math.inf
-    return high, low, math.nan if numbers.posinf and numbers.neginf else high if numbers.posinf else low, math.inf
+    return over_all_elements(found.min, found.max, found.mean, found.norm, found.nan, found.posinf, found.neginf)
 
 
 def _slots(call: Call) -> Iterator[tuple[str, str, int]]:

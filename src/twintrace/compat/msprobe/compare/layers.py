@@ -20,11 +20,12 @@ Of several calls of one API in one place the first stands beside the first.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 
 from ....model.sites import Kind
 from ..dumps import Dump
-from ..names import MODULES, RecordName, parse
+from ..names import MODULES, parse
 from .mappings import TOP
 
 _PIPELINED = ("ParallelTransformer", "layers")
@@ -39,64 +40,108 @@ _NO_NAMES = ("construct", "__call__")
 _WITHOUT_STACK = ("Primitive", "Jit")
 
 
-def pair_layers(npu: Dump, bench: Dump, rules: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
-    """Paths of modules that both dumps have: npu -> bench."""
-    classes = [_classes(dump) for dump in (npu, bench)]
-    shift = _first_layer(classes[1]) - _first_layer(classes[0])
-    found: dict[str, str] = {}
-    for path in classes[0]:
-        other = _translated(path.split("."), classes[0], rules, shift)
-        if other in classes[1]:
-            found[path] = other
-    return found
+class Layers:
+    """The layers of two dumps, and the rules of a file: class or name of a layer -> name inside it -> name on the other side."""
+
+    def __init__(self, npu: Dump, bench: Dump, rules: Mapping[str, Mapping[str, str]]) -> None:
+        self._dumps, self._rules = (npu, bench), rules
+        self._classes = _classes(npu), _classes(bench)
+        self._shift = _first_layer(self._classes[1]) - _first_layer(self._classes[0])
+        self._apis = [*_placed_apis(npu)], [*_placed_apis(bench)]
+
+    def modules(self) -> dict[str, str]:
+        """Paths of modules that both dumps have: npu -> bench."""
+        translated = {path: self._translated(path) for path in self._classes[0]}
+        return {path: other for path, other in translated.items() if other in self._classes[1]}
+
+    def apis(self) -> list[tuple[str, str, bool]]:
+        """Records of APIs that stand in the same place of their layers: npu's, bench's, and whether a rule says so."""
+        theirs = {(place, what, turn): record for record, place, what, turn in self._apis[1]}
+        pairs: list[tuple[str, str, bool]] = []
+        for record, place, what, turn in self._apis[0]:
+            translated = self._translated(place)
+            other = theirs.get((translated, what, turn))
+            if other is not None:
+                layer, _, own = place.rpartition(".")
+                unruled = f"{self._translated(layer)}.{own}" if layer else own
+                pairs.append((record, other, translated != unruled))
+        return pairs
+
+    def unknown(self) -> list[tuple[str, int]]:
+        """Names in the rules that no module of their side (0 the npu, 1 the bench) has, nor stands in the path of one."""
+        paths = [
+            "".join(f".{path}.\n" for path in (*classes, *(place for _, place, _, _ in apis)))
+            for classes, apis in zip(self._classes, self._apis, strict=True)
+        ]
+        kinds = {TOP, *self._classes[0].values()}
+        names_unknown: dict[tuple[str, int], None] = {}
+        for owner, names in self._rules.items():
+            if owner not in kinds and f".{owner}." not in paths[0]:
+                names_unknown[owner, 0] = None
+                continue
+            for pair in names.items():
+                names_unknown |= {
+                    (name, which): None for which, name in enumerate(pair) if f".{name}." not in paths[which]
+                }
+        return list(names_unknown)
+
+    def _translated(self, path: str) -> str:
+        """A path on the other side: at each level the longest rule that fits."""
+        parts, done, at = path.split("."), list[str](), 0
+        classes = self._classes[0]
+        while at < len(parts):
+            owner, name = (classes.get(".".join(parts[:at]), ""), parts[at - 1]) if at else (TOP, TOP)
+            tables = (self._rules.get(owner, {}), self._rules.get(name, {}))
+            ends = range(len(parts), at, -1)
+            end, target = next(
+                ((end, table[rule]) for table in tables for end in ends if (rule := ".".join(parts[at:end])) in table),
+                (at + 1, ""),
+            )
+            in_pipeline = at > 1 and (classes.get(".".join(parts[: at - 1])), name) == _PIPELINED
+            if not target and in_pipeline and parts[at].isdecimal():
+                target = str(int(parts[at]) + self._shift)
+            done.append(target or parts[at])
+            at = end
+        return ".".join(done)
 
 
-def pair_apis(npu: Dump, bench: Dump, rules: Mapping[str, Mapping[str, str]]) -> list[tuple[str, str, bool]]:
-    """Records of APIs that stand in the same place of their layers: npu's, bench's, and whether a rule says so."""
-    classes = [_classes(dump) for dump in (npu, bench)]
-    shift = _first_layer(classes[1]) - _first_layer(classes[0])
-    theirs = {(place, what, turn): record for record, place, what, turn in _placed(bench)}
-    found: list[tuple[str, str, bool]] = []
-    for record, place, what, turn in _placed(npu):
-        translated = _translated(place.split("."), classes[0], rules, shift)
-        other = theirs.get((translated, what, turn))
-        if other is not None:
-            layer, _, own = place.rpartition(".")
-            moved = _translated(layer.split("."), classes[0], rules, shift) if layer else ""
-            found.append((record, other, translated != ".".join(filter(None, (moved, own)))))
-    return found
+def _classes(dump: Dump) -> dict[str, str]:
+    """The class of each module that has a record, by its path."""
+    around = (parent for parent in dump.construct.values() if parent)
+    records = dict.fromkeys([*(item.record for item in dump.items), *dump.construct, *around])
+    names = (parse(record) for record in records)
+    return {name.name: name.type for name in names if name is not None and name.prefix in MODULES}
 
 
-def _placed(dump: Dump) -> list[tuple[str, str, str, int]]:
-    """(record, place, direction, turn) of each API: how many there were before it in the same place and direction."""
-    records = list(dict.fromkeys(item.record for item in dump.items))
-    turns: dict[tuple[str, str], int] = {}
+def _first_layer(classes: Mapping[str, str]) -> int:
+    """The lowest number among the layers of a pipelined transformer; 0 if there is none."""
+    lists = "|".join(re.escape(f"{path}.{_PIPELINED[1]}.") for path, name in classes.items() if name == _PIPELINED[0])
+    numbers = (re.match(rf"(?:{lists})(\d+)(?:\.|$)", path) for path in classes) if lists else ()
+    return min((int(match[1]) for match in numbers if match), default=0)
+
+
+def _placed_apis(dump: Dump) -> Iterator[tuple[str, str, str, int]]:
+    """(record, place, direction, turn) of each API: how many there were before it in the same place and direction.
+
+    A place is the layer's path, the framework's function that makes the call if there is one, and the API's own name.
+    """
+    turns: Counter[tuple[str, str]] = Counter()
     places: dict[str, str] = {}
-    found = []
-    for record in records:
+    for record in dict.fromkeys(item.record for item in dump.items):
         name = parse(record)
         if name is None or name.kind is not Kind.API:
             continue
         forward = record.removesuffix(".backward") + ".forward" if name.what == "backward" else record
-        place = places.get(forward) or _place_of(dump, forward, name)
+        place = places.get(forward)
+        if place is None:
+            around = parse(dump.construct.get(forward) or "")
+            layer = around.name if around is not None and around.prefix in MODULES else ""
+            stack = () if name.prefix in _WITHOUT_STACK else dump.stacks.get(forward, ())
+            own = (name.type or name.name).rpartition(".")[2]  # `RmsNorm` of `Primitive.norm.RmsNorm`
+            place = ".".join(filter(None, (layer, _framework_function(stack, dump.framework), own)))
         places[record] = place
-        turn = turns.get((place, name.what), 0)
-        turns[place, name.what] = turn + 1
-        found.append((record, place, name.what, turn))
-    return found
-
-
-def _place_of(dump: Dump, record: str, name: RecordName) -> str:
-    """The layer's path, the framework's function that makes the call if there is one, and the API's own name."""
-    around = parse(dump.construct.get(record) or "")
-    layer = around.name if around is not None and around.prefix in MODULES else ""
-    function = "" if name.prefix in _WITHOUT_STACK else _framework_function(dump.stacks.get(record, ()), dump.framework)
-    return ".".join(filter(None, (layer, function, _own_name(name))))
-
-
-def _own_name(name: RecordName) -> str:
-    """`RmsNorm` of `Primitive.norm.RmsNorm`: the last of the names."""
-    return (name.type or name.name).rpartition(".")[2]
+        yield record, place, name.what, turns[place, name.what]
+        turns[place, name.what] += 1
 
 
 def _framework_function(lines: Sequence[str], framework: str) -> str:
@@ -122,66 +167,3 @@ def _framework_function(lines: Sequence[str], framework: str) -> str:
     if len(parts) < 3 or any(part in parts[0] for part in _OTHER_FILES) or any(word in parts[2] for word in _NO_NAMES):
         return ""
     return parts[2].split()[-1] if parts[2].split() else ""
-
-
-def unknown_layers(npu: Dump, bench: Dump, rules: Mapping[str, Mapping[str, str]]) -> list[tuple[str, int]]:
-    """Names in the rules that no module of their side (0 the npu, 1 the bench) has, nor stands in the path of one."""
-    classes = [_classes(dump) for dump in (npu, bench)]
-    apis = [[place for _, place, _, _ in _placed(dump)] for dump in (npu, bench)]
-    paths = ["".join(f".{path}.\n" for path in (*side, *inside)) for side, inside in zip(classes, apis, strict=True)]
-    kinds = {TOP, *classes[0].values()}
-    found: dict[tuple[str, int], None] = {}
-    for owner, names in rules.items():
-        if owner not in kinds and f".{owner}." not in paths[0]:
-            found[owner, 0] = None
-            continue
-        for pair in names.items():
-            found |= {(name, which): None for which, name in enumerate(pair) if f".{name}." not in paths[which]}
-    return list(found)
-
-
-def _classes(dump: Dump) -> dict[str, str]:
-    """The class of each module that has a record, by its path."""
-    around = (parent for parent in dump.construct.values() if parent)
-    records = dict.fromkeys([*(item.record for item in dump.items), *dump.construct, *around])
-    names = (parse(record) for record in records)
-    return {name.name: name.type for name in names if name is not None and name.prefix in MODULES}
-
-
-def _translated(
-    parts: Sequence[str], classes: Mapping[str, str], rules: Mapping[str, Mapping[str, str]], shift: int
-) -> str:
-    done: list[str] = []
-    at = 0
-    while at < len(parts):
-        owner = classes.get(".".join(parts[:at]), "") if at else TOP
-        name = parts[at - 1] if at else TOP
-        step, target = _step(parts[at:], [rules.get(owner, {}), rules.get(name, {})])
-        in_pipeline = at > 1 and (classes.get(".".join(parts[: at - 1])), name) == _PIPELINED
-        if not target and in_pipeline and parts[at].isdecimal():
-            target = str(int(parts[at]) + shift)
-        done.append(target or parts[at])
-        at += step
-    return ".".join(done)
-
-
-def _step(rest: Sequence[str], tables: Iterable[Mapping[str, str]]) -> tuple[int, str]:
-    """Number of names that a rule takes, and what they become: the longest rule that fits."""
-    for table in tables:
-        for count in range(len(rest), 0, -1):
-            target = table.get(".".join(rest[:count]))
-            if target is not None:
-                return count, target
-    return 1, ""
-
-
-def _first_layer(classes: Mapping[str, str]) -> int:
-    """The lowest number among the layers of a pipelined transformer; 0 if there is none."""
-    lists = [f"{path}.{_PIPELINED[1]}" for path, name in classes.items() if name == _PIPELINED[0]]
-    numbers = [
-        int(match[1])
-        for inside in lists
-        for path in classes
-        if (match := re.match(rf"{re.escape(inside)}\.(\d+)(?:\.|$)", path))
-    ]
-    return min(numbers, default=0)

@@ -47,7 +47,7 @@ _MISSING = {"N/A", ""}
 
 @dataclass(frozen=True, slots=True)
 class Slots:
-    """Which slots of the one stand beside which of the other, and the lines that say so."""
+    """Slots of the two sides that belong together, and the lines that say so."""
 
     ms: tuple[Slot, ...]
     pt: tuple[Slot, ...]
@@ -94,17 +94,17 @@ def read_api_mapping(path: Path) -> tuple[ApiRule, ...]:
 def read_cell_mapping(path: Path) -> dict[str, str]:
     """`fc2.Dense` -> `fc2.Linear`; a class alone (`Dense` -> `Linear`) stands for all cells of it."""
     file = _File(path)
-    found: dict[str, str] = {}
+    cells: dict[str, str] = {}
     for key, value in file.pairs():
         left, right = file.word(key), file.word(value)
-        file.add(found, key, left.removeprefix("Cell."), right.removeprefix("Module."), once=not _is_class(right))
-    return found
+        file.add(cells, key, left.removeprefix("Cell."), right.removeprefix("Module."), once=not _is_class(right))
+    return cells
 
 
 def read_data_mapping(path: Path) -> dict[str, str]:
     """Item -> item, by the full names of dump.json; a file's suffix (`.npy`) is not part of a name."""
     file = _File(path)
-    found: dict[str, str] = {}
+    items: dict[str, str] = {}
     for key, value in file.pairs():
         left, right = _SUFFIX.sub("", file.text(key)), file.text(value)
         if right in _MISSING:
@@ -114,20 +114,20 @@ def read_data_mapping(path: Path) -> dict[str, str]:
                 file.refuse(
                     node, f"{name}: expected the full name of an item, such as Functional.abs.0.forward.input.0"
                 )
-        file.add(found, key, left, _SUFFIX.sub("", right))
-    return found
+        file.add(items, key, left, _SUFFIX.sub("", right))
+    return items
 
 
 def read_layer_mapping(path: Path) -> dict[str, dict[str, str]]:
     """Class of a layer (or its name, where it has no record) -> name of a layer inside it -> what the other side calls that."""
     file = _File(path)
-    found: dict[str, dict[str, str]] = {}
+    layers: dict[str, dict[str, str]] = {}
     for key, value in file.pairs():
         name = file.text(key)
-        inner = found.setdefault(TOP if name in ("Cell", TOP) else name, {})
+        inner = layers.setdefault(TOP if name in ("Cell", TOP) else name, {})
         for left, right in file.table(value, name):
             file.add(inner, left, file.text(left), file.text(right).split("(")[0].strip(), once=True)
-    return found
+    return layers
 
 
 def write_data_mapping(path: Path, pairs: Mapping[str, str]) -> None:

@@ -1,4 +1,4 @@
-"""Which item of one dump stands beside which of the other.
+"""Pairs of items of two dumps.
 
     pair_items(npu, bench)                                 by full name
     pair_items(npu, bench, PairingRules(fuzzy=True))             by name without the number of the call, in the same place
@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from .... import api
@@ -27,11 +27,13 @@ from ..names import MODULES, RecordName, parse
 
 if TYPE_CHECKING:
     from .aligned import Aligned
-    from .mappings import ApiRule, Slots
+    from .mappings import ApiRule
 
 _AS_IT_IS = Layout()
 _Slot = tuple[str, str]
 """State and place of an item within its record: `("input", "0")`, `("parameters", "weight")`."""
+_Module = tuple[str, str | None]
+"""Path and class of a module; None for any class."""
 
 
 class ItemPair(NamedTuple):
@@ -71,7 +73,7 @@ class PairingRules:
 
     @property
     def mapped(self) -> bool:
-        """Was any mapping asked for?"""
+        """True if any mapping was asked for."""
         return any(wish is not None for wish in (self.api_rules, self.cells, self.items, self.layers))
 
 
@@ -79,37 +81,39 @@ def pair_items(npu: Dump, bench: Dump, rules: PairingRules | None = None) -> Pai
     """Lay two dumps side by side."""
     rules = rules or PairingRules()
     pairs = _Pairs(npu, bench)
+    aligned = rules.layers is not None or rules.api_rules is not None or rules.fuzzy
+    if aligned:
+        from .aligned import align_dumps  # equal names alone need none of it
     if rules.items is not None:
         pairs.follow_items(rules.items)
     if rules.cells:
-        pairs.follow_cells(rules.cells, said=True)
+        pairs.follow_modules(partial(_partner_of_cell, rules.cells, True), "the cell mapping says so")
         pairs.tell_unknown("cell", pairs.unknown_cells(rules.cells))
     modules: dict[str, str] = {}
+    placed: list[tuple[str, str, bool]] = []
     if rules.layers is not None:
-        from .layers import pair_apis, pair_layers, unknown_layers
+        from .layers import Layers
 
-        modules = pair_layers(npu, bench, rules.layers)
-        for said in (True, False):
-            pairs.follow_paths(modules, said=said)
-        placed = pair_apis(npu, bench, rules.layers)
-        pairs.follow_places([(one, two) for one, two, said in placed if said], "the layer mapping says so")
-        pairs.tell_unknown("layer", unknown_layers(npu, bench, rules.layers))
+        layers = Layers(npu, bench, rules.layers)
+        modules, placed = layers.modules(), layers.apis()
+        pairs.follow_modules(partial(_partner_of_layer, modules, True), "the layer mapping says so")
+        pairs.follow_modules(partial(_partner_of_layer, modules, False), "layers of the same name")
+        pairs.follow_records(((one, two) for one, two, said in placed if said), "the layer mapping says so")
+        pairs.tell_unknown("layer", layers.unknown())
     if rules.api_rules is not None:
         pairs.follow_rules(rules.api_rules)
     if rules.cells is not None:
-        pairs.follow_cells(rules.cells, said=False)
-    if rules.layers is not None or rules.api_rules is not None or rules.fuzzy:
-        from .aligned import align_dumps  # equal names alone need none of it
+        pairs.follow_modules(partial(_partner_of_cell, rules.cells, False), "Cell is Module")
     if rules.layers is not None:
-        pairs.follow_alignment(align_dumps(npu, bench, modules), lambda one, two: True)
+        pairs.follow_alignment(align_dumps(npu, bench, modules))
     if rules.layers is not None or rules.api_rules is not None:
-        pairs.follow_alignment(align_dumps(npu, bench, only_apis=True), lambda one, two: True)
-        if rules.layers is not None:  # what the alignment leaves, as the tool does
-            rest = [(one, two) for one, two, _ in placed if pairs.is_free(one, two)]
-            pairs.follow_places(rest, "the same API in the same place of its layer")
+        pairs.follow_alignment(align_dumps(npu, bench, only_apis=True))
+        rest = [(one, two) for one, two, _ in placed if pairs.is_free(one, two)]  # as the tool does
+        pairs.follow_records(rest, "the same API in the same place of its layer")
     elif rules.fuzzy:
         pairs.follow_alignment(align_dumps(npu, bench), _same_but_for_the_number)
-    pairs.follow_names(rules)
+    # The alignment knows better than the numbers of APIs; across frameworks so do the modules around them.
+    pairs.follow_names(() if not aligned and rules.cells is None else pairs.misplaced_apis(every=aligned))
     if rules.api_rules is not None and rules.cells is None and rules.layers is None:
         pairs.leave_modules("-am pairs APIs only; -cm pairs cells, -lm both")
     if npu.framework != bench.framework and not rules.mapped and {npu.framework, bench.framework} > {"mindspore"}:
@@ -122,7 +126,12 @@ def pair_items(npu: Dump, bench: Dump, rules: PairingRules | None = None) -> Pai
 
 
 def _same_but_for_the_number(one: str, two: str) -> bool:
-    return _call_free(one) == _call_free(two)
+    names = [parse(record) for record in (one, two)]
+    ends = [
+        (record, "") if name is None else (_stem(name), name.what)
+        for record, name in zip((one, two), names, strict=True)
+    ]
+    return ends[0] == ends[1]
 
 
 class _Pairs:
@@ -141,13 +150,11 @@ class _Pairs:
 
     @cached_property
     def _records(self) -> tuple[dict[str, list[int]], dict[str, list[int]]]:
-        npu, bench = (_by(dump.items, lambda item: item.record) for dump in self._dumps)
-        return npu, bench
+        return _indexes(self._dumps[0].items, "record"), _indexes(self._dumps[1].items, "record")
 
     @cached_property
     def _names(self) -> tuple[dict[str, list[int]], dict[str, list[int]]]:
-        npu, bench = (_by(dump.items, lambda item: item.name) for dump in self._dumps)
-        return npu, bench
+        return _indexes(self._dumps[0].items, "name"), _indexes(self._dumps[1].items, "name")
 
     # --- the ways to pair -----------------------------------------------------------------------------------------------
 
@@ -178,36 +185,37 @@ class _Pairs:
 
     def unknown_cells(self, cells: Mapping[str, str]) -> list[tuple[str, int]]:
         """The names in a cell mapping that no module of their side has."""
-        owners = [
-            "\n".join(dict.fromkeys(f".{record.name}.{record.type}." for _, record in _modules(records)))
-            for records in self._records
-        ]
-        return [
-            (name, which)
-            for pair in cells.items()
-            for which, name in enumerate(pair)
-            if f".{name}." not in owners[which]
-        ]
+        owners = ["".join(f".{name.name}.{name.type}.\n" for _, name in _modules(records)) for records in self._records]
+        sides = ((name, which) for pair in cells.items() for which, name in enumerate(pair))
+        return [(name, which) for name, which in sides if f".{name}." not in owners[which]]
 
-    def follow_paths(self, modules: Mapping[str, str], *, said: bool) -> None:
-        """Modules whose paths belong together, call by call: those to which a file gives another, or those that keep theirs."""
-        theirs: dict[tuple[str, str, int], str] = {}
+    def follow_modules(self, partner_of: Callable[[RecordName], _Module | None], because: str) -> None:
+        """Modules call by call: `partner_of` gives path and class of a module's partner.
+
+        What a file speaks of comes before everything else, so that no other pair takes its place in any direction.
+        """
+        theirs: dict[tuple[str, str, int], list[tuple[str, str]]] = {}
         for name, record in _modules(self._records[1]):
-            theirs.setdefault((record.name, record.what, record.call), name)
+            theirs.setdefault((record.name, record.what, record.call), []).append((record.type, name))
         for name, record in _modules(self._records[0]):
-            path = modules.get(record.name, "")
-            other = theirs.get((path, record.what, record.call))
-            if other is not None and said == (path != record.name):
-                self._pair_records(name, other, "the layer mapping says so" if said else "layers of the same name")
+            path, kind = partner_of(record) or ("", None)
+            beside = theirs.get((path, record.what, record.call), [])
+            if kind is not None:
+                same = [pair for pair in beside if pair[0] == kind]
+                beside = same or [pair for pair in beside if api.same_operation(pair[0], kind)]
+            if beside:
+                self._pair_records(name, beside[0][1], because)
 
-    def follow_places(self, records: Sequence[tuple[str, str]], because: str) -> None:
+    def follow_records(self, records: Iterable[tuple[str, str]], because: str) -> None:
         """Records that belong together, item by item."""
         for one, two in records:
             self._pair_records(one, two, because)
 
     def is_free(self, one: str, two: str) -> bool:
-        """Has no item of these two records a partner?"""
-        return all(map(self._ours_free, self._records[0][one])) and all(map(self._theirs_free, self._records[1][two]))
+        """True if no item of these two records has a partner."""
+        return all(self._free(0, i) for i in self._records[0][one]) and all(
+            self._free(1, j) for j in self._records[1][two]
+        )
 
     def follow_rules(self, rules: Sequence[ApiRule]) -> None:
         """APIs as a file says: the first call beside the first, arguments and results by their places."""
@@ -222,68 +230,38 @@ class _Pairs:
             for key, name in ours[rule.ms_api].items():
                 other = theirs[rule.pt_api].get(key)
                 if other is not None:
-                    self._pair_records(name, other, "the API mapping says so", rule=rule, backward=key[1] == "backward")
+                    placed = partial(_ruled, rule, key[1] == "backward")
+                    self._pair_records(name, other, "the API mapping says so", placed=placed)
                     self._closed[0].update(self._records[0][name])
                     self._closed[1].update(self._records[1][other])
 
-    def follow_cells(self, cells: Mapping[str, str], *, said: bool) -> None:
-        """`Cell` is `Module`: those that a file speaks of, as it says; or the others, with an equal path and an equivalent class.
-
-        What a file speaks of comes before everything else, so that no other pair takes its place in any direction.
-        """
-        theirs: dict[tuple[str, str, int], list[tuple[str, str]]] = {}
-        for name, record in _modules(self._records[1]):
-            theirs.setdefault((record.name, record.what, record.call), []).append((record.type, name))
-        for name, record in _modules(self._records[0]):
-            own = f"{record.name}.{record.type}"
-            owner = _mapped_cell(own, cells)
-            if said != (owner != own or own in cells):
-                continue
-            path, _, kind = owner.rpartition(".")
-            beside = theirs.get((path, record.what, record.call), [])
-            same = [other for found, other in beside if found == kind]
-            same += [other for found, other in beside if api.same_operation(found, kind)]
-            if same:
-                self._pair_records(name, same[0], "the cell mapping says so" if said else "Cell is Module")
-
-    def follow_alignment(self, found: Aligned, wanted: Callable[[str, str], bool]) -> None:
+    def follow_alignment(self, aligned: Aligned, wanted: Callable[[str, str], bool] = lambda one, two: True) -> None:
         """Pairs of the alignment in records that are wanted together: tensors as it says, what is none by its place."""
         fitting = [
             (one, two, because)
-            for one, two, because in found.records
+            for one, two, because in aligned.records
             if one in self._records[0] and two in self._records[1] and wanted(one, two)
         ]
         for one, two, because in fitting:
             if _same_but_for_the_number(one, two):
                 self._pair_records(one, two, because)
-        for pair in found.items:
-            i, j = self._names[0][pair.npu][0], self._names[1][pair.bench][0]
+        for one, two, because, layout in aligned.items:
+            i, j = self._names[0][one][0], self._names[1][two][0]
             if wanted(self._dumps[0].items[i].record, self._dumps[1].items[j].record):
-                self._pair(i, j, pair.because, pair.layout)
+                self._pair(i, j, because, layout)
         for one, two, because in fitting:
             self._pair_records(one, two, because, only=lambda item: not item.is_tensor)
-        for which, names in enumerate(found.alone):
+        for which, names in enumerate(aligned.alone):
             for record, because in names.items():
-                for index in self._records[which].get(record, ()):
-                    self._alone[which, self._dumps[which].items[index].name] = because
+                self._leave(which, record, because)
 
-    def follow_names(self, rules: PairingRules) -> None:
-        """Equal names, however a generation of the tool spells them.
-
-        Not of APIs where the alignment was asked: it knows better than their numbers. Nor, across frameworks, of APIs in modules
-        that are not each other's.
-        """
-        aligned = rules.layers is not None or rules.api_rules is not None or rules.fuzzy
-        barred = {
-            record
-            for record in (self._records[0] if aligned or rules.cells is not None else ())
-            if (name := parse(record)) is not None and name.kind is Kind.API
-            if aligned or not self._same_place(record)
-        }
-        for spelling, told in (
-            (_exact, "same name"),
+    def follow_names(self, barred: Collection[str]) -> None:
+        """Equal names, however a generation of the tool spells them; not of the npu's records in `barred`."""
+        spellings: tuple[tuple[Callable[[Item], object], str], ...] = (
+            (lambda item: item.name, "same name"),
             (_loose, "same name, spelt as another generation of the tool does"),
-        ):
+        )
+        for spelling, told in spellings:
             paired, taken = self._partner.keys() | self._closed[0], self._taken | self._closed[1]
             others: dict[object, list[int]] = {}
             for j, item in enumerate(self._dumps[1].items):
@@ -292,39 +270,40 @@ class _Pairs:
             if not others:
                 break
             for i, item in enumerate(self._dumps[0].items):
-                if i not in paired and item.record not in barred:
-                    free = others.get(spelling(item))
-                    if free:
-                        self._pair(i, free.pop(0), told)
+                if i not in paired and item.record not in barred and (free := others.get(spelling(item))):
+                    self._pair(i, free.pop(0), told)
+
+    def misplaced_apis(self, *, every: bool) -> set[str]:
+        """The npu's records of APIs in modules that are not those of the bench's records of that name; or of every API."""
+        names = ((record, parse(record)) for record in self._records[0])
+        apis = [record for record, name in names if name is not None and name.kind is Kind.API]
+        return {record for record in apis if every or not self._same_place(record)}
 
     def leave_modules(self, because: str) -> None:
         """Say of the modules without a partner that they were not looked at, and why."""
         for which, records in enumerate(self._records):
             for name, _ in _modules(records):
-                for index in records[name]:
-                    self._alone[which, self._dumps[which].items[index].name] = because
+                self._leave(which, name, because)
+
+    def _leave(self, which: int, record: str, because: str) -> None:
+        for index in self._records[which].get(record, ()):
+            self._alone[which, self._dumps[which].items[index].name] = because
 
     def _same_place(self, record: str) -> bool:
-        parents = [dump.construct.get(record) for dump in self._dumps]
-        if parents[0] is None or parents[1] is None:
+        ours, theirs = (dump.construct.get(record) for dump in self._dumps)
+        if ours is None or theirs is None:
             return True
-        beside = {
-            self._dumps[1].items[self._partner[i][0]].record
-            for i in self._records[0].get(parents[0], ())
-            if i in self._partner
-        }
-        return not beside or parents[1] in beside
+        partners = (self._partner.get(i) for i in self._records[0].get(ours, ()))
+        beside = {self._dumps[1].items[partner[0]].record for partner in partners if partner is not None}
+        return not beside or theirs in beside
 
     # --- pairs ----------------------------------------------------------------------------------------------------------
 
-    def _ours_free(self, i: int) -> bool:
-        return i not in self._partner and i not in self._closed[0]
-
-    def _theirs_free(self, j: int) -> bool:
-        return j not in self._taken and j not in self._closed[1]
+    def _free(self, which: int, index: int) -> bool:
+        return index not in (self._taken if which else self._partner) and index not in self._closed[which]
 
     def _pair(self, i: int, j: int, because: str, layout: Layout = _AS_IT_IS, *, again: bool = False) -> None:
-        if self._ours_free(i) and (again or self._theirs_free(j)):
+        if self._free(0, i) and (again or self._free(1, j)):
             self._partner[i] = (j, because, layout)
             self._taken.add(j)
 
@@ -334,26 +313,22 @@ class _Pairs:
         two: str,
         because: str,
         *,
-        rule: ApiRule | None = None,
-        backward: bool = False,
+        placed: Callable[[_Slot], _Slot | None] = lambda slot: slot,
         again: bool = False,
         only: Callable[[Item], bool] = lambda item: True,
     ) -> None:
-        """The items of two records: by place, then by what a parameter is."""
+        """The items of two records: by place (`placed` gives the bench's for the npu's), then by what a parameter is."""
         npu, bench = self._dumps
-        for slot in (_slot, _role):
+        for slot_of in (_slot, _role):
             places: dict[_Slot | None, list[int]] = {}
             for j in self._records[1][two]:
-                if (again or self._theirs_free(j)) and only(bench.items[j]):
-                    places.setdefault(slot(bench.items[j]), []).append(j)
+                if (again or self._free(1, j)) and only(bench.items[j]):
+                    places.setdefault(slot_of(bench.items[j]), []).append(j)
             for i in self._records[0][one]:
-                if i in self._partner or not only(npu.items[i]):
-                    continue
-                wanted = _ruled(slot(npu.items[i]), rule, backward=backward)
-                free = [j for j in places.get(wanted, ()) if again or self._theirs_free(j)] if wanted else []
-                if free:
-                    self._pair(i, free[0], because, again=again)
-                    places[wanted] = [j for j in free if j != free[0]]
+                slot = slot_of(npu.items[i]) if i not in self._partner and only(npu.items[i]) else None
+                free = places.get(placed(slot), []) if slot is not None else []
+                if free and self._free(0, i):
+                    self._pair(i, free.pop(0), because, again=again)
 
     def _tell_range(self, rule: ApiRule, ours: Collection[str], theirs: Collection[str]) -> None:
         """Remark on a place that no call of the API has. Nothing stands there, so nothing is paired; the document has such."""
@@ -367,12 +342,12 @@ class _Pairs:
                 heads = {place.split(".")[0] for found, place in there if found == state}
                 count = max((int(head) + 1 for head in heads if head.isdecimal()), default=0)
                 places, line = (slots.pt, slots.pt_line) if which else (slots.ms, slots.ms_line)
-                for place in places:
-                    if isinstance(place, int) and place >= count:
-                        self.remarks.append(
-                            f"{rule.file}: line {line}: {side}_{key}: {place} is out of range: in {self._dumps[which].path} "
-                            f"{name} has {count} of them, counted from 0. It is passed over."
-                        )
+                self.remarks += [
+                    f"{rule.file}: line {line}: {side}_{key}: {place} is out of range: in {self._dumps[which].path} "
+                    f"{name} has {count} of them, counted from 0. It is passed over."
+                    for place in places
+                    if isinstance(place, int) and place >= count
+                ]
 
     def pairs(self) -> Iterator[ItemPair]:
         """Everything, in the order of the npu's dump; what only the bench has follows the record that it came after there."""
@@ -390,15 +365,18 @@ class _Pairs:
                 yield from (self._lonely(1, j) for j in after[i])
 
     def _leftovers(self) -> dict[int, list[int]]:
-        """Items that only the bench has: after which item of the npu's it stands, or before them all (-1)."""
+        """Items that only the bench has, by the item of the npu's that they follow, or -1.
+
+        That is the end of the npu's record that their own record, or else the one before it, stands beside.
+        """
         ends = {i: indexes[-1] for indexes in self._records[0].values() for i in indexes}
-        of_bench = {j: i for i, (j, _, _) in sorted(self._partner.items(), reverse=True)}
-        anchors = _anchors(self._records[1], of_bench, ends)
+        of_bench = {j: ends[i] for i, (j, _, _) in sorted(self._partner.items(), reverse=True)}
         found: dict[int, list[int]] = {}
-        for j, item in enumerate(self._dumps[1].items):
-            if j not in self._taken:
-                found.setdefault(anchors[item.record], []).append(j)
-        return found
+        last = -1
+        for indexes in self._records[1].values():
+            last = max((of_bench[j] for j in indexes if j in of_bench), default=last)
+            found.setdefault(last, []).extend(j for j in indexes if j not in self._taken)
+        return {anchor: sorted(indexes) for anchor, indexes in found.items()}
 
     def _lonely(self, which: int, index: int) -> ItemPair:
         item, other = self._dumps[which].items[index], ("the bench", "the npu")[which]
@@ -408,31 +386,19 @@ class _Pairs:
         return ItemPair(None, item, because) if which else ItemPair(item, None, because)
 
 
-def _anchors(
-    records: Mapping[str, Sequence[int]], of_bench: Mapping[int, int], ends: Mapping[int, int]
-) -> dict[str, int]:
-    """For each record of the bench: the end of the npu's record that it, or else the one before it, stands beside."""
-    found: dict[str, int] = {}
-    last = -1
-    for record, indexes in records.items():
-        partners = [ends[of_bench[j]] for j in indexes if j in of_bench]
-        last = max(partners) if partners else last
-        found[record] = last
-    return found
-
-
 # --- slots ------------------------------------------------------------------------------------------------------------
 
 
-def _by(items: Sequence[Item], key: Callable[[Item], str]) -> dict[str, list[int]]:
-    found: dict[str, list[int]] = {}
+def _indexes(items: Sequence[Item], key: str) -> dict[str, list[int]]:
+    """Places of the items by one of their fields."""
+    indexes: dict[str, list[int]] = {}
     for index, item in enumerate(items):
-        found.setdefault(key(item), []).append(index)
-    return found
+        indexes.setdefault(getattr(item, key), []).append(index)
+    return indexes
 
 
 def _slot(item: Item) -> _Slot:
-    """Where an item stands in its record. The tool calls an argument by name `kwargs.dim` where values were kept."""
+    """Slot of an item in its record. The tool calls an argument by name `kwargs.dim` where values were kept."""
     place = item.name.removeprefix(f"{item.record}.")
     for word in (f"{item.state}.", "kwargs."):
         if place.startswith(word):
@@ -446,10 +412,6 @@ def _role(item: Item) -> _Slot | None:
     return (state, api.parameter_role(place)) if state in ("parameters", "parameters_grad") else None
 
 
-def _exact(item: Item) -> str:
-    return item.name
-
-
 def _loose(item: Item) -> tuple[str, _Slot]:
     """The name of an item, however its generation spells it."""
     record = item.record
@@ -458,20 +420,20 @@ def _loose(item: Item) -> tuple[str, _Slot]:
     return record, _slot(item)
 
 
-def _ruled(slot: _Slot | None, rule: ApiRule | None, *, backward: bool) -> _Slot | None:
-    """Where a rule puts what stands in this slot; None if it leaves it out. A gradient goes with what it is the gradient of."""
-    if slot is None or rule is None:
-        return slot
+def _ruled(rule: ApiRule, backward: bool, slot: _Slot) -> _Slot | None:
+    """Slot on the other side, as a rule says; None if it leaves the item out. A gradient goes with what it is the gradient of."""
     state, place = slot
     turned = {"input": "output", "output": "input"}.get(state, state) if backward else state
-    slots: Slots | None = rule.slots(turned)
+    slots = rule.slots(turned)
     if slots is None:
         return slot
     head, dot, rest = place.partition(".")
-    for one, two in zip(slots.ms, slots.pt, strict=True):
-        if str(one) == head:
-            return state, f"{two}{dot}{rest}"
-    return None
+    return next(
+        ((state, f"{two}{dot}{rest}") for one, two in zip(slots.ms, slots.pt, strict=True) if str(one) == head), None
+    )
+
+
+# --- modules, calls ---------------------------------------------------------------------------------------------------
 
 
 def _modules(records: Iterable[str]) -> Iterator[tuple[str, RecordName]]:
@@ -483,17 +445,12 @@ def _modules(records: Iterable[str]) -> Iterator[tuple[str, RecordName]]:
 
 def _calls_of(records: Iterable[str]) -> dict[str, dict[tuple[int, str], str]]:
     """The records of each API, by number and direction."""
-    found: dict[str, dict[tuple[int, str], str]] = {}
+    calls: dict[str, dict[tuple[int, str], str]] = {}
     for name in records:
         record = parse(name)
         if record is not None:
-            found.setdefault(_stem(record), {})[record.call, record.what] = name
-    return found
-
-
-def _call_free(name: str) -> tuple[str, str]:
-    record = parse(name)
-    return (_stem(record), record.what) if record is not None else (name, "")
+            calls.setdefault(_stem(record), {})[record.call, record.what] = name
+    return calls
 
 
 def _stem(record: RecordName) -> str:
@@ -501,15 +458,23 @@ def _stem(record: RecordName) -> str:
     return ".".join(filter(None, (record.prefix, record.name, record.type)))
 
 
-def _mapped_cell(owner: str, cells: Mapping[str, str]) -> str:
-    """Name of this cell on the other side: as a whole, or with the stretches of its name that the file speaks of."""
-    if owner in cells:
-        return cells[owner]
-    parts = owner.split(".")
-    for one, two in cells.items():
+def _partner_of_layer(modules: Mapping[str, str], said: bool, record: RecordName) -> _Module | None:
+    """The path that belongs to a module's: one to which a file gives another (`said`), or that keeps its own."""
+    path = modules.get(record.name)
+    return (path, None) if path is not None and said == (path != record.name) else None
+
+
+def _partner_of_cell(cells: Mapping[str, str], said: bool, record: RecordName) -> _Module | None:
+    """Path and class on the other side: of the cells that a file speaks of (`said`), as a whole or with the stretches of their
+    names that it speaks of; or those of the others, which are their own."""
+    own = f"{record.name}.{record.type}"
+    parts = cells.get(own, own).split(".")
+    for one, two in cells.items() if own not in cells else ():
         wanted = one.split(".")
         for start in range(len(parts) - len(wanted) + 1):
             if parts[start : start + len(wanted)] == wanted:
                 parts[start : start + len(wanted)] = two.split(".")
                 break
-    return ".".join(parts)
+    if said != (own in cells or ".".join(parts) != own):
+        return None
+    return ".".join(parts[:-1]), parts[-1]

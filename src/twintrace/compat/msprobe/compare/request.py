@@ -19,12 +19,11 @@ from typing import Any, NoReturn
 
 from .... import api
 from ....model.errors import TraceError, UsageError
-from ..dumps import FILES
+from ..dumps import RANK, STEP, file_in, rank_folders
 
 _KNOWN = ("npu_path", "bench_path", "stack_path", "is_print_compare_log", "rank_id", "step_id")
 _OTHER_NAMES = {"npu_json_path": "npu_path", "bench_json_path": "bench_path", "stack_json_path": "stack_path"}
 """Names in the documents of 1.x and 8.x of the fields of `compare(input_param, …)`."""
-_STEP, _RANK = re.compile(r"step(\d{1,9})"), re.compile(r"rank(\d{0,9})|proc(\d+)")
 # A remark in a compare.json, as the tool's own document has them; a `#` in a text is none.
 _REMARK = re.compile(r'("(?:\\.|[^"\\])*")|#[^\n]*|//[^\n]*')
 
@@ -41,6 +40,10 @@ class Place:
     label: str = ""
     step: int | None = None
     rank: int | None = None
+
+    def __str__(self) -> str:
+        numbers = (("step", self.step), ("rank", self.rank))
+        return ", ".join(f"{name} {number}" for name, number in numbers if number is not None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,25 +184,23 @@ def _kind(value: Any) -> str:
 
 def _tree(path: Path, fields: _Fields, key: str) -> dict[_Where, Path]:
     """The dumps below a path, by step and rank; none if it holds no dump.json."""
-    if path.is_file() or _holds_dump(path):
+    if path.is_file() or file_in(path) is not None:
         return {(None, None): path}
     ranks = _ranks(path, fields, key)
     if ranks:
         return {(None, rank): folder for rank, folder in ranks.items()}
+    folders = ((STEP.fullmatch(folder.name), folder) for folder in path.iterdir() if folder.is_dir())
+    steps = {int(match[1]): folder for match, folder in folders if match}
     return {
         (step, rank): folder
-        for step, inside in sorted(_numbered(path, _STEP).items())
+        for step, inside in sorted(steps.items())
         for rank, folder in _ranks(inside, fields, key).items()
     }
 
 
 def _ranks(path: Path, fields: _Fields, key: str) -> dict[int | None, Path]:
     found: dict[int | None, Path] = {}
-    for folder in sorted(path.iterdir()):
-        match = _RANK.fullmatch(folder.name)
-        if match is None or not folder.is_dir() or not _holds_dump(folder):
-            continue
-        rank = int(match[1]) if match[1] else None
+    for rank, folder in rank_folders(path):
         if rank in found:
             fields.refuse(
                 key,
@@ -207,15 +208,6 @@ def _ranks(path: Path, fields: _Fields, key: str) -> dict[int | None, Path]:
             )
         found[rank] = folder
     return dict(sorted(found.items(), key=lambda item: -1 if item[0] is None else item[0]))
-
-
-def _numbered(path: Path, pattern: re.Pattern[str]) -> dict[int, Path]:
-    matches = ((pattern.fullmatch(folder.name), folder) for folder in path.iterdir() if folder.is_dir())
-    return {int(match[1]): folder for match, folder in matches if match}
-
-
-def _holds_dump(path: Path) -> bool:
-    return any((path / name).is_file() for name in FILES)
 
 
 def _paired(
@@ -261,8 +253,8 @@ def _asked_for(where: _Where, paths: tuple[Path, Path], steps: Sequence[int], ra
     One that names no step is of every step. A run of one process has a rank without a number: it is rank 0.
     """
     step, rank = where
-    its_steps = _named(paths, _STEP) if step is None else {step}
-    its_ranks = (_named(paths, _RANK) or {0}) if rank is None else {rank}
+    its_steps = _named(paths, STEP) if step is None else {step}
+    its_ranks = (_named(paths, RANK) or {0}) if rank is None else {rank}
     return not (steps and its_steps and its_steps.isdisjoint(steps)) and not (ranks and its_ranks.isdisjoint(ranks))
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import math
 import zlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import lru_cache
@@ -24,6 +24,15 @@ from .pairing import ItemPair
 
 if TYPE_CHECKING:
     from .tensors import Measured
+
+
+Cell: TypeAlias = "str | float | int | bool | None"
+NOTHING = "N/A"
+NUMBERS = (float, int)  # a tuple: there are many cells, and a union is looked through slowly
+_NAN, _NONE, _DIFFERENT, _UNSUPPORTED = "Nan", "None", "Diff", "unsupported"
+_PLACES = ("src", "dst", "group_src", "group_dst")  # arguments that name a rank
+_DEVICES = ("npu", "cpu", "cuda")
+AS_IT_IS = Layout()
 
 
 class Generation(Enum):
@@ -44,66 +53,94 @@ class Mode(Enum):
 
     def __init__(self, value: str) -> None:
         self.reads = value in ("tensor", "kernels")
-        """Are the values themselves opened?"""
+        """True if the values themselves are opened."""
         self.of_kernels = "kernels" in value
 
 
-NAMES = ("NPU Name", "Bench Name")
-SPECS = ("NPU Dtype", "Bench Dtype", "NPU Tensor Shape", "Bench Tensor Shape")
-GRADS = ("NPU Requires_grad", "Bench Requires_grad")
-ERRORS = (
+_SIDES = (
+    "NPU Name", "Bench Name", "NPU Dtype", "Bench Dtype", "NPU Tensor Shape", "Bench Tensor Shape",
+)  # fmt: skip
+_ERRORS = (
     "Cosine", "EucDist", "MaxAbsErr", "MaxRelativeErr", "One Thousandth Err Ratio", "Five Thousandths Err Ratio",
 )  # fmt: skip
-DIFFERENCES = (
+_DIFFERENCES = (
     "Max diff", "Min diff", "Mean diff", "L2norm diff",
     "MaxRelativeErr", "MinRelativeErr", "MeanRelativeErr", "NormRelativeErr",
 )  # fmt: skip
-SUMMARY = ("NPU max", "NPU min", "NPU mean", "NPU l2norm", "Bench max", "Bench min", "Bench mean", "Bench l2norm")
-HASHES = ("NPU MD5", "BENCH MD5")
-CONSISTENT, RESULT, REACHED, MESSAGE = "Requires_grad Consistent", "Result", "Accuracy Reached or Not", "Err_message"
-STACK, FILES = "NPU_Stack_Info", "Data_name"
+_SUMMARY = ("NPU max", "NPU min", "NPU mean", "NPU l2norm", "Bench max", "Bench min", "Bench mean", "Bench l2norm")
+_REACHED = "Accuracy Reached or Not"
 
-_NUMBERS = {
-    Mode.STATISTICS: DIFFERENCES + SUMMARY,
-    Mode.MD5: HASHES,
-    Mode.TENSOR: ERRORS + SUMMARY,
-}
-TABLES = ("NPU CSV File", "Bench CSV File")
-_OF_KERNELS = {Mode.KERNEL: ERRORS, Mode.KERNEL_STATISTICS: DIFFERENCES + TABLES}
+
+_Columns: TypeAlias = "tuple[tuple[str, ...], Callable[[Row], Iterable[Cell]]]"
+"""Heads of a group of columns, and the function that gives their cells."""
+
+
+@lru_cache
+def _layout(generation: Generation, mode: Mode, stack: bool) -> tuple[_Columns, ...]:
+    """The table from left to right."""
+    older, of_values = generation is Generation.OLDER, mode is Mode.TENSOR
+    numbers: _Columns = (_ERRORS if mode.reads else _DIFFERENCES), lambda row: row.numbers
+    summary: _Columns = _SUMMARY, lambda row: (*row.npu.numbers, *row.bench.numbers)
+    sides: _Columns = _SIDES, lambda row: (
+        row.npu.name, row.bench.name, row.npu.dtype, row.bench.dtype, row.npu.shape, row.bench.shape,
+    )  # fmt: skip
+    message: _Columns = ("Err_message",), lambda row: (_message(row, generation),)
+    if mode.of_kernels:
+        tables: _Columns = (
+            ("NPU CSV File", "Bench CSV File"),
+            lambda row: (_table(row.pair.npu), _table(row.pair.bench)),
+        )
+        verdict: _Columns = (_REACHED,), lambda row: (row.verdict,)
+        return (sides, summary, verdict, message, numbers, *([] if mode.reads else [tables]))
+    found = [sides, (("NPU Requires_grad", "Bench Requires_grad"), lambda row: (row.npu.grad, row.bench.grad))]
+    hashes: _Columns = ("NPU MD5", "BENCH MD5"), lambda row: (row.npu.md5, row.bench.md5)
+    found += [hashes] if mode is Mode.MD5 else [numbers, summary]
+    result = _REACHED if older and of_values else "Result"
+    found.append((("Requires_grad Consistent", result), lambda row: (row.consistent, row.verdict)))
+    found += [] if older and mode is Mode.MD5 else [message]
+    found += [(("NPU_Stack_Info",), lambda row: (row.stack,))] if stack else []
+    files: _Columns = ("Data_name",), lambda row: (str([_file(row.pair.npu), _file(row.pair.bench)]),)
+    return (*found, *([files] if of_values else []))
 
 
 def columns(generation: Generation, mode: Mode, *, stack: bool = False) -> tuple[str, ...]:
     """The names, in their order."""
-    if mode in _OF_KERNELS:
-        return NAMES + SPECS + SUMMARY + (REACHED, MESSAGE) + _OF_KERNELS[mode]
-    older = generation is Generation.OLDER
-    verdict = REACHED if older and mode is Mode.TENSOR else RESULT
-    message = () if older and mode is Mode.MD5 else (MESSAGE,)
-    more = ((STACK,) if stack else ()) + ((FILES,) if mode is Mode.TENSOR else ())
-    return NAMES + SPECS + GRADS + _NUMBERS[mode] + (CONSISTENT, verdict, *message) + more
+    return tuple(head for heads, _ in _layout(generation, mode, stack) for head in heads)
+
+
+def cells_of(row: Row, mode: Mode, generation: Generation, *, stack: bool = False) -> list[Cell]:
+    """The cells of a row, in the order of `columns`."""
+    return [cell for _, cells in _layout(generation, mode, stack) for cell in cells(row)]
+
+
+def _message(row: Row, generation: Generation) -> str:
+    """Texts, in the newer generation as a JSON list."""
+    if generation is Generation.OLDER:
+        return "\n".join(row.messages)
+    return json.dumps(row.messages, ensure_ascii=False)
+
+
+def _table(item: Item | None) -> str:
+    """The file whose row an item of a kernel is."""
+    return NOTHING if item is None else str(item.value)
+
+
+def _file(item: Item | None) -> str:
+    return NOTHING if item is None else item.data_name or "-1"
 
 
 def mode_of(dump: Dump) -> Mode:
-    """Which kind of dump this is: one with values, one with hashes, or one with statistics only."""
+    """Kind of a dump: one with values, one with hashes, or one with statistics only."""
     if dump.level == "L2":
         return Mode.KERNEL if dump.task == "tensor" else Mode.KERNEL_STATISTICS
     if dump.task == "tensor":
         return Mode.TENSOR
-    return Mode.MD5 if _hashed(dump.items) else Mode.STATISTICS
+    hashed = any(item.md5 is not None and item.is_tensor for item in dump.items)
+    return Mode.MD5 if hashed else Mode.STATISTICS
 
 
-def _hashed(items: Iterable[Item]) -> bool:
-    return any(item.md5 is not None and item.is_tensor for item in items)
-
-
-Cell: TypeAlias = "str | float | int | bool | None"
-NOTHING = "N/A"
-NUMBERS = (float, int)  # a tuple: there are many cells, and a union is looked through slowly
-_NAN, _NONE, _DIFFERENT, _UNSUPPORTED = "Nan", "None", "Diff", "unsupported"
-_PLACES = ("src", "dst", "group_src", "group_dst")  # arguments that name a rank
-_DEVICES = ("npu", "cpu", "cuda")
-_AS_IT_IS = Layout()
 _OF_STATISTICS = (Mode.STATISTICS, Mode.KERNEL_STATISTICS)
+_Four: TypeAlias = "tuple[Cell, Cell, Cell, Cell]"
 
 
 class Side(NamedTuple):
@@ -113,7 +150,7 @@ class Side(NamedTuple):
     dtype: str
     shape: str
     grad: str
-    numbers: tuple[Cell, Cell, Cell, Cell]
+    numbers: _Four
     md5: str
 
 
@@ -129,15 +166,16 @@ class Row:
     consistent: str
     """Requires_grad on both sides: True, False, or N/A where the tool that recorded a side does not know it."""
     matched: bool
-    """Are there two sides?"""
+    """True if there are two sides."""
     output: bool
-    """Is it a result of its record? Otherwise it came in."""
+    """True for a result of its record; otherwise it came in."""
     unread: str = ""
-    """Why something that should have been compared was not."""
+    """Reason that something that should have been compared was not."""
     remark: str = ""
     """Remarks on the numbers."""
     differs: str = ""
     """Differences that are no numbers: an argument that is no tensor, shapes, element types, NaN."""
+    stack: str = "N/A"
     verdict: str = ""
     messages: list[str] = field(default_factory=list)
     colour: str | None = None
@@ -158,14 +196,22 @@ def make_row(pair: ItemPair, mode: Mode, generation: Generation, measured: Measu
     elif measured is not None:
         numbers, unread, remark = measured.cells, measured.unread, measured.remark
     elif mode.reads:
-        numbers = (_UNSUPPORTED,) * len(ERRORS)
+        numbers = (_UNSUPPORTED,) * len(_ERRORS)
     if npu is not None and npu.problem:
         unread = f"NPU: {npu.problem}"
     elif bench is not None and bench.problem:
         unread = f"bench: {bench.problem}"
     matched = npu is not None and bench is not None
     output = (npu or bench).state == "output"  # type: ignore[union-attr]  # a pair has at least one side
-    consistent = "True" if left.grad == right.grad else _consistent(npu, bench, left, right)
+    consistent = "True" if left.grad == right.grad else "False"
+    if (
+        NOTHING in (left.grad, right.grad)
+        and npu is not None
+        and bench is not None
+        and npu.is_tensor
+        and bench.is_tensor
+    ):
+        consistent = NOTHING if left.grad != right.grad else "True"
     differs = "" if npu is None or bench is None or unread else _differs(npu, bench, left, right, pair, mode)
     return Row(pair, left, right, numbers, consistent, matched, output, unread, remark, differs)
 
@@ -183,7 +229,7 @@ def _side(item: Item | None) -> Side:
         return _ABSENT
     grad = _GRADS[item.requires_grad]
     if item.shape is not None:
-        numbers: tuple[Cell, Cell, Cell, Cell] = (item.max, item.min, item.mean, item.norm)
+        numbers: _Four = (item.max, item.min, item.mean, item.norm)
         for each in numbers:
             if type(each) is not float or each != each:
                 numbers = (_number(item.max), _number(item.min), _number(item.mean), _number(item.norm))
@@ -191,34 +237,21 @@ def _side(item: Item | None) -> Side:
         return Side(item.name, item.dtype, _shape(item.shape), grad, numbers, item.md5 or _NO_HASH)
     if item.type in ("NoneType", ""):
         return Side(item.name, NOTHING, NOTHING, grad, (_NONE,) * 4, NOTHING)
-    return Side(item.name, *_described(item), grad, *_valued(item))
+    # What is no tensor, as the tool writes it: type and shape, a value in place of the four statistics, a hash.
+    text, sized, named = str(item.value), item.type in ("torch.Size", "slice"), item.type == "torch.ProcessGroup"
+    named = named or item.name.rpartition(".")[2] in _PLACES
+    kind = item.type if sized or named or item.type == "ellipsis" else str(type(item.value))
+    shape = text if item.type == "torch.Size" else "[]"
+    if item.type == "slice":
+        shape = f"({len(item.value)},)" if isinstance(item.value, list) else "()"
+    shown = _NONE if sized else text if named else _number(item.value)
+    md5 = item.md5 or (text if named and not sized else f"{zlib.crc32(text.encode(errors='replace')):08x}")
+    return Side(item.name, kind, shape, grad, (shown,) * 4, md5)
 
 
 @lru_cache(maxsize=1 << 12)
 def _shape(shape: tuple[int, ...]) -> str:
     return str([*shape])
-
-
-def _described(item: Item) -> tuple[str, str]:
-    """Type and shape of what is no tensor, as the tool writes them."""
-    if item.type == "torch.Size":
-        return item.type, str(item.value)
-    if item.type == "slice":
-        return item.type, f"({len(item.value)},)" if isinstance(item.value, list) else "()"
-    if item.type in ("ellipsis", "torch.ProcessGroup") or item.name.rpartition(".")[2] in _PLACES:
-        return item.type, "[]"
-    return str(type(item.value)), "[]"
-
-
-def _valued(item: Item) -> tuple[tuple[Cell, Cell, Cell, Cell], str]:
-    """Cells for max, min, mean and norm, and for the hash."""
-    if item.type in ("torch.Size", "slice"):
-        return (_NONE,) * 4, item.md5 or _hash(str(item.value))
-    if item.type == "torch.ProcessGroup" or item.name.rpartition(".")[2] in _PLACES:
-        text = str(item.value)
-        return (text,) * 4, item.md5 or text
-    shown = _number(item.value)
-    return (shown,) * 4, item.md5 or _hash(str(item.value))
 
 
 def _number(value: object) -> Cell:
@@ -231,37 +264,26 @@ def _number(value: object) -> Cell:
     return str(value)
 
 
-def _hash(text: str) -> str:
-    return f"{zlib.crc32(text.encode(errors='replace')):08x}"
-
-
-def _consistent(npu: Item | None, bench: Item | None, left: Side, right: Side) -> str:
-    tensors = npu is not None and bench is not None and npu.is_tensor and bench.is_tensor
-    return NOTHING if tensors and NOTHING in (left.grad, right.grad) else "False"
-
-
 # Differences that are no numbers --------------------------------------------------------------------------------------
 
 
 def _differs(npu: Item, bench: Item, left: Side, right: Side, pair: ItemPair, mode: Mode) -> str:
+    """Sentences on what numbers do not show."""
     if npu.shape is not None and bench.shape is not None:
-        return _differ_as_tensors(left, right, pair) if mode in _OF_STATISTICS else ""
+        found = []
+        if mode not in _OF_STATISTICS:
+            return ""
+        if left.shape != right.shape and pair.layout == AS_IT_IS:
+            found.append(f"The shapes differ: {left.shape} | {right.shape}.")
+        if left.dtype != right.dtype and _family(left.dtype) != _family(right.dtype):
+            found.append(f"The element types differ in kind: {left.dtype} | {right.dtype}.")
+        if (_NAN in left.numbers) != (_NAN in right.numbers):
+            found.append(f"Only the {'NPU' if _NAN in left.numbers else 'bench'} has NaN.")
+        return " ".join(found)
     if npu.shape is None and bench.shape is None and _same(npu, bench):
         return ""
     what = "result" if npu.state == "output" else "argument"
     return f"The {what} differs: {_shown(npu)} | {_shown(bench)}."
-
-
-def _differ_as_tensors(left: Side, right: Side, pair: ItemPair) -> str:
-    """Sentences on differences that statistics alone do not show."""
-    found = []
-    if left.shape != right.shape and pair.layout == _AS_IT_IS:
-        found.append(f"The shapes differ: {left.shape} | {right.shape}.")
-    if left.dtype != right.dtype and _family(left.dtype) != _family(right.dtype):
-        found.append(f"The element types differ in kind: {left.dtype} | {right.dtype}.")
-    if (_NAN in left.numbers) != (_NAN in right.numbers):
-        found.append(f"Only the {'NPU' if _NAN in left.numbers else 'bench'} has NaN.")
-    return " ".join(found)
 
 
 @lru_cache(maxsize=256)
@@ -272,7 +294,7 @@ def _family(dtype: str) -> str:
 
 
 def _same(npu: Item, bench: Item) -> bool:
-    """Are two values the same that are no tensors? One device is as good as another."""
+    """True for equal values that are no tensors. One device is as good as another."""
     one, two = npu.value, bench.value
     if one is None and two is None:
         return npu.type == bench.type or "NoneType" not in (npu.type, bench.type)
@@ -334,46 +356,3 @@ def _minus(npu: float, bench: float) -> float:
 
 def _is_device(value: Cell) -> bool:
     return isinstance(value, str) and any(name in value.lower() for name in _DEVICES)
-
-
-# Cells --------------------------------------------------------------------------------------------------------------
-
-
-def cells_of(row: Row, mode: Mode, generation: Generation, stack: str | None) -> list[Cell]:
-    """The cells in the order of `columns`; `stack` is None where there is no such column."""
-    npu, bench = row.npu, row.bench
-    cells: list[Cell] = [npu.name, bench.name, npu.dtype, bench.dtype, npu.shape, bench.shape]
-    message = _message(row, generation)
-    if mode.of_kernels:
-        tables = [_table(row.pair.npu), _table(row.pair.bench)] if mode is Mode.KERNEL_STATISTICS else []
-        return [*cells, *npu.numbers, *bench.numbers, row.verdict, message, *row.numbers, *tables]
-    cells += (npu.grad, bench.grad)
-    if mode is Mode.MD5:
-        cells += [npu.md5, bench.md5, row.consistent, row.verdict]
-        if generation is Generation.NEWER:
-            cells.append(message)
-    else:
-        cells += (*row.numbers, *npu.numbers, *bench.numbers, row.consistent, row.verdict, message)
-    if stack is not None:
-        cells.append(stack)
-    if mode is Mode.TENSOR:
-        cells.append(str([_file(row.pair.npu), _file(row.pair.bench)]))
-    return cells
-
-
-def _message(row: Row, generation: Generation) -> str:
-    """Texts, in the newer generation as a JSON list."""
-    if generation is Generation.OLDER:
-        return "\n".join(row.messages)
-    if not row.messages:
-        return "[]"
-    return json.dumps(row.messages, ensure_ascii=False)
-
-
-def _table(item: Item | None) -> str:
-    """The file whose row an item of a kernel is."""
-    return NOTHING if item is None else str(item.value)
-
-
-def _file(item: Item | None) -> str:
-    return NOTHING if item is None else item.data_name or "-1"

@@ -13,16 +13,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from typing import TypeAlias
 
-from ....model.pairs import Layout
-from .rows import NOTHING, NUMBERS, Cell, Generation, Mode, Row
+from .rows import AS_IT_IS, NOTHING, NUMBERS, Cell, Generation, Mode, Row
 
 PASS, WARNING, ERROR = "pass", "warning", "error"
 FAILURES = frozenset({"No", "Unmatched", "Different", "Warning", WARNING, ERROR})
 """Verdicts that the advisor looks for."""
 
-_AS_IT_IS = Layout()
 # Of these the values mean nothing: memory that nobody has written to yet, and copies to other places.
 _MEANINGLESS = frozenset({
     "empty", "empty_like", "empty_strided", "empty_with_format", "new_empty", "new_empty_strided",
@@ -34,21 +31,20 @@ _BUFFERS_IN = frozenset({"_reduce_scatter_base", "_all_gather_base", "all_to_all
 
 def judge(rows: Sequence[Row], mode: Mode, generation: Generation) -> None:
     """Fill in `verdict` and `messages` of the rows of one record."""
-    if generation is Generation.OLDER or mode.of_kernels:
-        for row in rows:
-            row.verdict = _OLDER[mode](row)
-            row.messages += [text for text in (*_missing(row), row.unread, row.differs, row.remark) if text]
-            if row.consistent == "False" and row.matched:
-                row.messages.append("requires_grad differs.")
-    else:
+    if generation is Generation.NEWER and not mode.of_kernels:
         _judge_newer(rows, mode)
+        return
+    for row in rows:
+        row.verdict = _OLDER[mode](row)
+        row.messages += [text for text in (*_missing(row), row.unread, row.differs, row.remark) if text]
+        if row.consistent == "False" and row.matched:
+            row.messages.append("requires_grad differs.")
 
 
 def _missing(row: Row) -> list[str]:
     if row.matched:
         return [row.pair.because] if "fuzzy" in row.pair.because else []
-    side = "bench" if row.pair.bench is None else "NPU"
-    return [f"No {side} data matched.", row.pair.because]
+    return [f"No {'bench' if row.pair.bench is None else 'NPU'} data matched.", row.pair.because]
 
 
 # Older --------------------------------------------------------------------------------------------------------------
@@ -56,28 +52,23 @@ def _missing(row: Row) -> list[str]:
 
 def _reached(row: Row) -> str:
     cosine, error = row.numbers[0], row.numbers[2]
-    if row.differs:
+    if row.differs or cosine == NOTHING:
         return "No"
     if cosine == "shape unmatched":
         return "Unmatched"
-    if cosine == NOTHING:
-        return "No"
     if not isinstance(error, float) or cosine == "unsupported":
         return "None"
     if not isinstance(cosine, float):  # one side is all zeros, the other is not
         return "No" if error > 0.001 else "Yes"
     far = cosine < 0.9 or error > 1 or (cosine < 0.99 and error > 0.001)
-    if far:
-        row.messages.append(f"The cosine is {cosine}, the largest error {error}.")
-    return "No" if far else "Yes"
+    return _far(row, far, f"The cosine is {cosine}, the largest error {error}.")
 
 
 def _warned(row: Row) -> str:
     if row.unread or not row.matched:
         return "Warning"
     far = any(_apart(one, two) > 0.5 for one, two in zip(row.npu.numbers, row.bench.numbers, strict=True))
-    if far:
-        row.messages.append("A statistic differs by more than half of the larger one.")
+    _far(row, far, "A statistic differs by more than half of the larger one.")
     return "Warning" if far or row.differs else ""
 
 
@@ -90,17 +81,13 @@ def _alike(row: Row) -> str:
 def _kernel_reached(row: Row) -> str:
     if row.unread or not row.matched:
         return "None"
-    if row.npu.shape != row.bench.shape and row.pair.layout == _AS_IT_IS:
+    if row.npu.shape != row.bench.shape and row.pair.layout == AS_IT_IS:
         return "Unmatched"
     one, two = row.npu.numbers[0], row.bench.numbers[0]
-    if row.differs:
-        return "No"
-    if one == two:
-        return "Yes"
-    far = not _numeric(one) or not _numeric(two) or _apart(one, two) > 0.5
-    if far:
-        row.messages.append(f"The largest values are {one} | {two}: more than half of the larger one apart.")
-    return "No" if far else "Yes"
+    if row.differs or one == two:
+        return "No" if row.differs else "Yes"
+    far = not isinstance(one, NUMBERS) or not isinstance(two, NUMBERS) or _apart(one, two) > 0.5
+    return _far(row, far, f"The largest values are {one} | {two}: more than half of the larger one apart.")
 
 
 _OLDER: dict[Mode, Callable[[Row], str]] = {
@@ -110,6 +97,13 @@ _OLDER: dict[Mode, Callable[[Row], str]] = {
     Mode.MD5: _alike,
     Mode.KERNEL_STATISTICS: _kernel_reached,
 }
+
+
+def _far(row: Row, far: bool, text: str) -> str:
+    """`No`, and why, or `Yes`."""
+    if far:
+        row.messages.append(text)
+    return "No" if far else "Yes"
 
 
 def _apart(npu: Cell, bench: Cell) -> float:
@@ -124,18 +118,14 @@ def _apart(npu: Cell, bench: Cell) -> float:
         return math.inf
 
 
-def _numeric(value: Cell) -> bool:
-    return isinstance(value, NUMBERS)
-
-
 # Newer --------------------------------------------------------------------------------------------------------------
 
 
 def _judge_newer(rows: Sequence[Row], mode: Mode) -> None:
     before, after = [row for row in rows if not row.output], [row for row in rows if row.output]
-    called = _called(before[0]) if before else ""
-    looked_at = () if called in _MEANINGLESS else after if called in _BUFFERS_IN else rows
-    whole = called not in _MEANINGLESS and called not in _BUFFERS_IN
+    function = before[0].name.split(".", 2)[1:2] if before else []  # `linear` of Functional.linear.0.forward
+    meaningless, fills = (any(name in names for name in function) for names in (_MEANINGLESS, _BUFFERS_IN))
+    looked_at = () if meaningless else after if fills else rows
     for row in rows:
         row.verdict = PASS
         if not row.matched:
@@ -144,25 +134,35 @@ def _judge_newer(rows: Sequence[Row], mode: Mode) -> None:
             _add(row, ERROR, row.unread)
     if mode is Mode.MD5:
         for row in looked_at:
-            _hashes(row)
+            if row.matched and row.npu.md5 != row.bench.md5:
+                lonely = NOTHING in (row.npu.md5, row.bench.md5)
+                text = "Only one side has a CRC-32." if lonely else "The CRC-32 of the two sides differ."
+                _add(row, WARNING if lonely else ERROR, text)
         return
     for row in looked_at:
         if row.npu.numbers != row.bench.numbers and _overflowed(row.npu.numbers) and not _overflowed(row.bench.numbers):
             _add(row, ERROR, "The largest or smallest value of the NPU is NaN or infinite.")
-    of_values = mode is Mode.TENSOR
-    came_in = 0.0 if of_values else max((_share(row.numbers[7]) for row in before), default=0.0)
-    if whole and after:
-        _shares(before, after) if of_values else _norms(came_in, after)
+    results = () if meaningless or fills else after
+    came_in = 0.0 if mode is Mode.TENSOR else max((_share(row.numbers[7]) for row in before), default=0.0)
+    if results and mode is Mode.TENSOR:
+        if _least(before, 4) > 0.9 and _least(results, 4) < 0.6:
+            text = "Of what went in more than 90 % of the elements agree to a thousandth, of a result less than 60 %."
+            _add(results[0], ERROR, text)
+    elif came_in < 0.1:
+        for row in results:
+            if _share(row.numbers[7], infinite=True) > 0.5:
+                text = "The norm of a result is off by more than 50 %, those of what went in by less than 10 %."
+                _add(row, ERROR, text)
     for row in looked_at:
         if row.matched:
-            _facts(row)
-    if whole and after:
-        _cosines(before, after) if of_values else _growth(came_in, after)
-
-
-def _called(row: Row) -> str:
-    parts = row.name.split(".", 2)
-    return parts[1] if len(parts) > 1 else ""
+            _judge_facts(row)
+    if results and mode is Mode.TENSOR:
+        if (cosine := _least(before, 0)) > 0.9 and cosine - _least(results, 0) > 0.1:
+            _add(results[0], WARNING, "The cosine falls by more than 0.1 in this call.")
+    elif results:
+        went_out = max(_share(row.numbers[7]) for row in results)
+        if went_out > 0.1 if came_in == 0 else went_out / came_in > 10:
+            _add(results[0], WARNING, "The relative error of the norm grows more than tenfold in this call.")
 
 
 def _add(row: Row, verdict: str, text: str) -> None:
@@ -171,24 +171,15 @@ def _add(row: Row, verdict: str, text: str) -> None:
     row.messages.append(f"{verdict}: {text}")
 
 
-def _hashes(row: Row) -> None:
-    if row.npu.md5 == row.bench.md5 or not row.matched:
-        return
-    if NOTHING in (row.npu.md5, row.bench.md5):
-        _add(row, WARNING, "Only one side has a CRC-32.")
-    else:
-        _add(row, ERROR, "The CRC-32 of the two sides differ.")
-
-
 def _overflowed(numbers: Sequence[Cell]) -> bool:
     high, low = numbers[0], numbers[1]
     if type(high) is type(low) is float:
         return math.isinf(high) or math.isinf(low)
-    return any(each == "Nan" or (isinstance(each, float) and math.isinf(each)) for each in (high, low))
+    return any(number == "Nan" or (isinstance(number, float) and math.isinf(number)) for number in (high, low))
 
 
-def _facts(row: Row) -> None:
-    """Facts that must be the same whatever the values are."""
+def _judge_facts(row: Row) -> None:
+    """Add an error for each fact that must be the same whatever the values are, and is not."""
     npu, bench = row.npu, row.bench
     if row.consistent == "False":
         _add(row, ERROR, "requires_grad differs.")
@@ -197,42 +188,13 @@ def _facts(row: Row) -> None:
         _add(row, ERROR, row.differs or "An argument that is no tensor differs.")
     if npu.dtype != bench.dtype and _plain(npu.dtype) != _plain(bench.dtype):
         _add(row, ERROR, "The element types differ.")
-    if npu.shape != bench.shape and row.pair.layout == _AS_IT_IS:
+    if npu.shape != bench.shape and row.pair.layout == AS_IT_IS:
         _add(row, ERROR, "The shapes differ.")
 
 
 def _plain(dtype: str) -> str:
-    """`torch.float32` and `Float32` are one type."""
+    """`float32` of `torch.float32` and of `Float32`."""
     return dtype.removeprefix("torch.").lower()
-
-
-def _norms(came_in: float, after: Sequence[Row]) -> None:
-    if came_in < 0.1:
-        for row in after:
-            if _share(row.numbers[7], infinite=True) > 0.5:
-                _add(
-                    row,
-                    ERROR,
-                    "The norm of a result is off by more than 50 %, those of what went in by less than 10 %.",
-                )
-
-
-def _growth(came_in: float, after: Sequence[Row]) -> None:
-    went_out = max(_share(row.numbers[7]) for row in after)
-    if went_out > 0.1 if came_in == 0 else went_out / came_in > 10:
-        _add(after[0], WARNING, "The relative error of the norm grows more than tenfold in this call.")
-
-
-def _shares(before: Sequence[Row], after: Sequence[Row]) -> None:
-    if _least(before, 4) > 0.9 and _least(after, 4) < 0.6:
-        text = "Of what went in more than 90 % of the elements agree to a thousandth, of a result less than 60 %."
-        _add(after[0], ERROR, text)
-
-
-def _cosines(before: Sequence[Row], after: Sequence[Row]) -> None:
-    came_in = _least(before, 0)
-    if came_in > 0.9 and came_in - _least(after, 0) > 0.1:
-        _add(after[0], WARNING, "The cosine falls by more than 0.1 in this call.")
 
 
 def _least(rows: Sequence[Row], place: int) -> float:
@@ -246,14 +208,14 @@ def _share(relative: Cell, *, infinite: bool = False) -> float:
     return math.inf if infinite and isinstance(relative, float) else 0.0
 
 
+# Colours ------------------------------------------------------------------------------------------------------------
+
 RED, YELLOW = "red", "yellow"
 FILLS = {RED: "FF0000", YELLOW: "FFFF00"}
-_VERDICTS = {"error": RED, "warning": YELLOW}
-_Found: TypeAlias = "tuple[str, str]"
 
 
 def colour(rows: Sequence[Row], mode: Mode, generation: Generation) -> None:
-    """Colour the rows of one record, and say why. Each result is held against everything that went in; results of the newer
+    """Colour the rows of one record, and say why. Each result is compared with everything that went in; results of the newer
     generation are coloured by their verdict.
 
     red       the NPU's largest or smallest value is NaN or infinite · an error above 1e10
@@ -267,80 +229,57 @@ def colour(rows: Sequence[Row], mode: Mode, generation: Generation) -> None:
     """
     if generation is Generation.NEWER and not mode.of_kernels:
         for row in rows:
-            row.colour = _VERDICTS.get(row.verdict)
-    elif mode in _MARKS:
-        before, after = [row for row in rows if not row.output], [row for row in rows if row.output]
+            row.colour = {ERROR: RED, WARNING: YELLOW}.get(row.verdict)
+    elif mode is not Mode.MD5:
+        before = [row for row in rows if not row.output and _comparable(row, mode)]
         for row in rows:
-            _apply(row, [*_alone(row, mode)])
-        for row in after:
-            if row.colour != RED and _comparable(row, mode):
-                others = (other for other in before if _comparable(other, mode))
-                _apply(row, [mark for other in others for mark in _MARKS[mode](other, row)])
-        for row in rows:
-            if (row.differs or (row.consistent == "False" and row.matched)) and row.colour is None:
+            marks = [*_marks_alone(row, mode)]
+            if not marks and row.output and before and _comparable(row, mode):
+                marks = [*_marks_against(before, row, mode)]
+            row.colour = RED if any(mark == RED for mark, _ in marks) else YELLOW if marks else None
+            row.messages += [text for mark, text in marks if mark == row.colour]
+            differs = row.differs or (row.consistent == "False" and row.matched)
+            # Of many kernels only what comes out is known, so there is nothing to compare it with.
+            if row.colour is None and (differs or (mode.of_kernels and row.verdict in ("No", "Unmatched"))):
                 row.colour = YELLOW
-            elif mode.of_kernels and row.verdict in ("No", "Unmatched") and row.colour is None:
-                row.colour = YELLOW  # of many kernels only what comes out is known, so nothing to hold it against
 
 
-def _apply(row: Row, found: Sequence[_Found]) -> None:
-    """Red wins, and then only the red reasons are told; each once."""
-    shade = RED if any(shade == RED for shade, _ in found) else YELLOW if found else None
-    if shade is not None:
-        row.colour = shade
-        row.messages += dict.fromkeys(text for each, text in found if each == shade)
-
-
-def _alone(row: Row, mode: Mode) -> Iterator[_Found]:
-    if any(each in ("Nan",) or (isinstance(each, float) and each - each != 0) for each in row.npu.numbers[:2]):
+def _marks_alone(row: Row, mode: Mode) -> Iterator[tuple[str, str]]:
+    if any(number == "Nan" or (isinstance(number, float) and number - number != 0) for number in row.npu.numbers[:2]):
         yield RED, "The largest or smallest value is NaN or infinite."
-    elif abs(_error(row, mode) or 0.0) > 1e10:
+    elif _error(row, mode) > 1e10:
         yield RED, "The largest error is above 1e10."
 
 
-def _error(row: Row, mode: Mode) -> float | None:
-    return _number(row.numbers[2 if mode.reads else 0])
-
-
-def _comparable(row: Row, mode: Mode) -> bool:
-    numbers = (row.npu.numbers[0], row.bench.numbers[0], _error(row, mode))
-    return all(isinstance(each, NUMBERS) for each in numbers)
-
-
-def _grows(one: Row, two: Row, mode: Mode) -> Iterator[_Found]:
-    before, after = abs(_error(one, mode) or 0.0), abs(_error(two, mode) or 0.0)
-    if before > 1 and after > 1 and after >= 10 * before:
+def _marks_against(before: Sequence[Row], row: Row, mode: Mode) -> Iterator[tuple[str, str]]:
+    """(colour, reason) of a result: each rule holds if it does for one of the inputs."""
+    error = _error(row, mode)
+    if error > 1 and any(_error(other, mode) > 1 and error >= 10 * _error(other, mode) for other in before):
         yield YELLOW, "Errors above 1 go in and come out, and what comes out is at least ten times as large."
-
-
-def _of_values(one: Row, two: Row) -> Iterator[_Found]:
-    yield from _grows(one, two, Mode.TENSOR)
-    before, after = _number(one.numbers[4]), _number(two.numbers[4])
-    if before is not None and after is not None:
-        if before > 0.9 and after < 0.6:
+    after = _number(row.numbers[4])
+    inputs = [number for other in before if (number := _number(other.numbers[4])) is not None]
+    if mode.reads:
+        if after is not None and after < 0.6 and any(number > 0.9 for number in inputs):
             yield RED, "More than 0.9 of what goes in agrees to a thousandth, less than 0.6 of what comes out."
-        elif before - after > 0.1:
+        elif after is not None and any(number - after > 0.1 for number in inputs):
             yield YELLOW, "The share that agrees to a thousandth falls by more than 0.1."
-    before, after = _number(one.numbers[0]), _number(two.numbers[0])
-    if before is not None and after is not None and before - after > 0.1:
-        yield YELLOW, "The cosine falls by more than 0.1."
-
-
-def _of_statistics(one: Row, two: Row) -> Iterator[_Found]:
-    yield from _grows(one, two, Mode.STATISTICS)
-    before, after = _number(one.numbers[4]), _number(two.numbers[4])
-    if after is not None and after > 0.5:
+        cosine, cosines = _number(row.numbers[0]), (_number(other.numbers[0]) for other in before)
+        if cosine is not None and any(number is not None and number - cosine > 0.1 for number in cosines):
+            yield YELLOW, "The cosine falls by more than 0.1."
+    elif after is not None and after > 0.5:
         yield RED, "The largest value is off by more than 50 %."
-    elif before is not None and after is not None and after > 0.1 and before < 0.01:
+    elif after is not None and after > 0.1 and any(number < 0.01 for number in inputs):
         yield YELLOW, "The largest value is off by more than 10 %, what goes in by less than 1 %."
 
 
-_MARKS: dict[Mode, Callable[[Row, Row], Iterator[_Found]]] = {
-    Mode.TENSOR: _of_values,
-    Mode.STATISTICS: _of_statistics,
-    Mode.KERNEL: _of_values,
-    Mode.KERNEL_STATISTICS: _of_statistics,
-}
+def _error(row: Row, mode: Mode) -> float:
+    """Magnitude of the largest error, or of the difference of the largest values; 0 where there is none."""
+    return abs(_number(row.numbers[2 if mode.reads else 0]) or 0.0)
+
+
+def _comparable(row: Row, mode: Mode) -> bool:
+    numbers = (row.npu.numbers[0], row.bench.numbers[0], _number(row.numbers[2 if mode.reads else 0]))
+    return all(isinstance(number, NUMBERS) for number in numbers)
 
 
 def _number(value: Cell) -> float | None:

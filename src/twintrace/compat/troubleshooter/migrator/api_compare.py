@@ -25,7 +25,7 @@ from ....model.results import Comparison, TensorResult
 from ....model.values import TensorRef, leaves, tensor_slots
 from ....store.trace import Trace
 from ..names import SHOWN, operation_name, row_name
-from ..results import STATISTICS_FIELD, VALUE_FIELDS, in_their_words, statistics_cell, value_cells, without_numbers
+from ..results import STATISTICS_FIELD, VALUE_FIELDS, Scores, in_their_words, statistics_cell, value_cells
 from ..tables import attention, boxed, say, write_csv
 from .weights import compare_ms_ckpt
 
@@ -87,22 +87,22 @@ def api_dump_compare(
             f"has {_ranks(target)}."
         )
     with api.progress_bar() as tell:
-        found = api.compare(
+        comparison = api.compare(
             target, origin, rtol=float(rtol), atol=float(atol), equal_nan=equal_nan, pictures=False, progress=tell
         )
     _compare_weights(Path(origin.path), Path(target.path), float(rtol), float(atol), equal_nan)
-    for step, rank in found.left_out:
+    for step, rank in comparison.left_out:
         attention(f"Not compared, because only one of the two has it: step {step} of rank {rank}.")
-    sheet = _Sheet(found, (origin, target), equal_nan, ignore_unmatched)
+    sheet = _Sheet(comparison, (origin, target), equal_nan, ignore_unmatched)
     for place in places:
         for stem, title, heads, rows in sheet.tables(place, backward=not ignore_backward):
             suffix, note = _suffix(place, places)
             say(boxed(title + note, heads, rows, ruled=stem == "mapping"))
             if folder is not None:
                 write_csv(folder / f"ts_api_{stem}{suffix}.csv", heads, rows)
-    for line in _told(found):
+    for line in _told(comparison):
         say(line)
-    return found
+    return comparison
 
 
 class _Sheet:
@@ -206,13 +206,13 @@ class _Sheet:
     def _lonely(self, which: int, line: _Row, place: _Place) -> tuple[Any, ...]:
         tensor = self._traces[which].journal(*place).tensor(line.tensor)
         shape = self._shape(tensor.spec.shape)
-        cells = without_numbers(tensor.missing or False) if self._values else ("nan, nan, nan",)
+        cells = Scores(tensor.missing or False).cells if self._values else ("nan, nan, nan",)
         pair = (f"{line.name}.npy", None, shape, None) if which == 0 else (None, f"{line.name}.npy", None, shape)
         return (*pair, *cells)
 
 
 def _reason(entry: _Entry, which: int, line: _Row) -> str:
-    """Why a tensor has no partner although its API has one."""
+    """Reason that a tensor has no partner although its API has one."""
     own, others = (entry.origin, entry.target) if which == 0 else (entry.target, entry.origin)
     beside = " + ".join(map(_label, others))
     if len(own) > 1 or len(others) > 1:

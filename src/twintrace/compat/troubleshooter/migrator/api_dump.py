@@ -62,7 +62,7 @@ class _Scope:
         self._begun = self._ended = False
 
     def wants(self, label: str) -> bool:
-        """Is this call to be recorded? Asked once for each, in order."""
+        """True if this call is to be recorded. Asked once for each, in order."""
         if self._mode == "all":
             return True
         if self._mode == "list":
@@ -147,7 +147,7 @@ class _Dump:
             return True
 
         region = _Region(self._number, (scope, content))
-        writer = DumpWriter(self.root, self.framework, region.label, content, region=self._number, files=self._files)
+        writer = DumpWriter(self._files, self.framework, region.label, content, region=self._number)
         keeps_values = content.npy or (content.statistics and "md5" in content.categories)
         recorder = api.record(
             self.root,
@@ -355,15 +355,15 @@ def _categories(chosen: Any) -> frozenset[str]:
 
 
 def _framework(net: Any) -> str:
-    found = None
+    framework = None
     if net is not None and not isinstance(net, list | tuple | dict):
         with contextlib.suppress(UsageError):
-            found = api.modules_of(net)[0]
-    if found not in STEMS:
+            framework = api.modules_of(net)[0]
+    if framework not in STEMS:
         raise UsageError(
             f"net: expected a torch.nn.Module, a mindspore.nn.Cell or a module of MSAdapter, got {type(net).__name__}."
         )
-    return found
+    return framework
 
 
 def _folder(path: Any) -> Path:

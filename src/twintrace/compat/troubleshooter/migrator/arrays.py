@@ -22,14 +22,13 @@ from .... import api
 from ....model.errors import ReportError, UsageError
 from ....model.results import TensorResult
 from ....model.verdicts import Outcome
-from ..results import INCONSISTENT, Scores, is_double, scores
+from ..results import INCONSISTENT, VALUE_FIELDS, Scores, is_double, scores
 from ..tables import attention, boxed, caution, say, write_csv
 
 StrPath = str | os.PathLike[str]
 NamePair = tuple[str | None, str | None]
 
-_FIELDS = ("orig array name", "target array name", "result of allclose", "ratio of allclose", "cosine similarity",
-           "mean & max diffs")  # fmt: skip
+_FIELDS = ("orig array name", "target array name", *VALUE_FIELDS)
 _SHAPES = ("shape of orig", "shape of target")
 
 
@@ -38,27 +37,27 @@ _SHAPES = ("shape of orig", "shape of target")
 
 def get_name_map_list_by_name(orig_dir: StrPath, target_dir: StrPath) -> list[NamePair]:
     """(name, name) of files with the same name; (name, None) and (None, name) of the others."""
-    found = api.pair_arrays(*_folders(orig_dir, target_dir))
-    if any(None in pair for pair in found):
+    pairs = api.pair_arrays(*_folders(orig_dir, target_dir))
+    if any(None in pair for pair in pairs):
         caution(
             "The files in the original directory and the target directory cannot be fully mapped. "
             "Please manually complete the mapping of file names"
         )
-    return found
+    return pairs
 
 
 def get_name_map_list_by_number(
     orig_dir: StrPath, target_dir: StrPath, sort_key: Callable[[str], Any] | None = None
 ) -> list[NamePair]:
     """The first beside the first …, in the order of the numbers that they were saved under; `sort_key` of a name instead."""
-    found = api.pair_arrays(*_folders(orig_dir, target_dir), by="number", key=sort_key)
-    sizes = [sum(pair[side] is not None for pair in found) for side in (0, 1)]
+    pairs = api.pair_arrays(*_folders(orig_dir, target_dir), by="number", key=sort_key)
+    sizes = [sum(pair[side] is not None for pair in pairs) for side in (0, 1)]
     if sizes[0] != sizes[1]:
         caution(
             "The number of files is not equal. Some files can not be mapped. Number of files in the original directory is "
             f"{sizes[0]}, Number of files in the target directory is {sizes[1]}"
         )
-    return found
+    return pairs
 
 
 def get_name_map_list_by_shape_edit_distance(
@@ -66,13 +65,13 @@ def get_name_map_list_by_shape_edit_distance(
 ) -> list[NamePair]:
     """The cheapest way from one sequence of shapes to the other; two of different shapes are beside each other at `rep_cost`."""
     costs = (del_cost, ins_cost, rep_cost)
-    found = api.pair_arrays(*_folders(orig_dir, target_dir), by="shape", costs=costs)
+    pairs = api.pair_arrays(*_folders(orig_dir, target_dir), by="shape", costs=costs)
     shapes = [api.array_shapes(folder) for folder in (orig_dir, target_dir)]
-    if any(shapes[0].get(one or "", 0) != shapes[1].get(two or "", 1) for one, two in found):
+    if any(shapes[0].get(one or "", 0) != shapes[1].get(two or "", 1) for one, two in pairs):
         caution(
             "The number of files or their corresponding shapes are inconsistent, and some files may not be correctly mapped."
         )
-    return found
+    return pairs
 
 
 # --- side by side -----------------------------------------------------------------------------------------------------
@@ -228,19 +227,19 @@ def cal_algorithm(
     if np.shape(orig_value) != np.shape(target_value):
         return Scores(INCONSISTENT)
     sides = np.asarray(target_value), np.asarray(orig_value)
-    found = api.measure_arrays(*sides, rtol=rtol, atol=atol)
+    measured = api.measure_arrays(*sides, rtol=rtol, atol=atol)
     narrow = all(side.dtype in (np.float32, np.float16) for side in sides)
-    return scores(found, equal_nan=equal_nan, double=not narrow)
+    return scores(measured, equal_nan=equal_nan, double=not narrow)
 
 
 def cal_cosine_sim(a: np.ndarray[Any, Any], b: np.ndarray[Any, Any]) -> float:
     """The cosine of two arrays as vectors; 1 where both are zero, nan where one is."""
-    found = api.measure_arrays(np.asarray(a).reshape(-1), np.asarray(b).reshape(-1))
-    if found.finite < found.count:
+    measured = api.measure_arrays(np.asarray(a).reshape(-1), np.asarray(b).reshape(-1))
+    if measured.finite < measured.count:
         return math.nan
-    if found.cosine is None:
-        return math.nan if found.max_left or found.max_right else 1.0
-    return found.cosine
+    if measured.cosine is None:
+        return math.nan if measured.max_left or measured.max_right else 1.0
+    return measured.cosine
 
 
 # --- rows -------------------------------------------------------------------------------------------------------------
@@ -255,12 +254,13 @@ def _rows(
     rtol, atol, equal_nan = limits
     wanted = [(target, orig) for orig, target in pairs]
     with api.progress_bar() as progress:
-        found = api.compare_arrays(
+        comparison = api.compare_arrays(
             folders[1], folders[0], pairs=wanted, rtol=rtol, atol=atol, equal_nan=equal_nan, workers=workers,
             progress=progress,
         )  # fmt: skip
     known = {
-        (result.match.right[0].site.name, result.match.left[0].site.name): result.tensors[0] for result in found.results
+        (result.match.right[0].site.name, result.match.left[0].site.name): result.tensors[0]
+        for result in comparison.results
     }
     there = [{path.name for path in Path(folder).glob("*.npy")} for folder in folders]
     rows: list[_Row] = []
@@ -294,8 +294,8 @@ def _said(item: TensorResult, equal_nan: bool) -> Scores:
 
 
 def _below(item: TensorResult | None, atol: float) -> bool:
-    found = item.measurement if item is not None and item.verdict.outcome is Outcome.ROUNDING else None
-    return found is not None and max(found.max_left or 0.0, found.max_right or 0.0) <= atol
+    measured = item.measurement if item is not None and item.verdict.outcome is Outcome.ROUNDING else None
+    return measured is not None and max(measured.max_left or 0.0, measured.max_right or 0.0) <= atol
 
 
 def _file(name: str | None) -> str | None:

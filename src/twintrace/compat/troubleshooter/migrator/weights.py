@@ -13,19 +13,18 @@ import os
 import pprint
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from .... import api
 from ....model.errors import UsageError
 from ....model.weights import WeightComparison, WeightMap, WeightRow
-from ..tables import boxed, percent, say, truncated
+from ..results import INCONSISTENT, VALUE_FIELDS, Scores
+from ..tables import boxed, say
 
 Names = dict[str, Any]
 StrPath = str | os.PathLike[str]
 WeightMaps = tuple[Mapping[str, Any], Mapping[str, str]]
-
-_SHAPE_FIELDS = ("Whether shape are equal", "Parameter shape of {}", "Parameter shape of {}")
-_VALUE_FIELDS = ("result of allclose", "ratio of allclose", "cosine similarity", "mean & max diffs")
 
 
 def get_weight_map(
@@ -43,8 +42,8 @@ def get_weight_map(
     pt_model             the same as pt_net, as it was called once
     """
     net = pt_net if pt_net is not None else pt_model
-    found = api.map_weights(net, to="mindspore")
-    names, values = api.to_troubleshooter(found)
+    mapping = api.map_weights(net, to="mindspore")
+    names, values = api.to_troubleshooter(mapping)
     absorbed = [name for name, target in names.items() if target is None]  # lengths, made one with their directions
     order = [*(name for name in api.weight_names(net) if name not in absorbed)]
     names = {name: names.get(name) or name for name in order}  # counters and tied names keep theirs
@@ -55,7 +54,7 @@ def get_weight_map(
     if custom_name_func is not None:
         names = _customised(names, custom_name_func)
     names |= dict.fromkeys(absorbed)
-    api.from_troubleshooter(names, values, "the weight map")  # two names that became one are found out here
+    api.from_troubleshooter(names, values, "the weight map")  # two names that became one are mapping out here
     if print_map:
         say(pprint.pformat(names))
         say(pprint.pformat(values))
@@ -105,8 +104,8 @@ def convert_weight(
     source = _one_of("pt_file_path", pt_file_path, "pth_para_dict", given)
     map = _map(weight_map_path, weight_map)
     with api.progress_bar() as progress:
-        found = api.convert_weights(source, ms_file_save_path, map=map, force=True, trust=trust, progress=progress)
-    rows = [row for row in found.rows if print_level == 1 or _status(row) != "Consistent"]
+        conversion = api.convert_weights(source, ms_file_save_path, map=map, force=True, trust=trust, progress=progress)
+    rows = [row for row in conversion.rows if print_level == 1 or _status(row) != "Consistent"]
     if print_conv_info and print_level:
         say(_conversion_table(rows))
     if print_save_path:
@@ -155,8 +154,8 @@ def convert_weight_and_load(weight_map_path: StrPath, pt_file_path: StrPath, net
     """Load a PyTorch checkpoint into a MindSpore net. What the net lacks, or what would not be filled, is an error."""
     map = api.read_weight_map(weight_map_path)
     with api.progress_bar() as progress:
-        found = api.convert_weights(pt_file_path, net, map=map, trust=trust, progress=progress)
-    say(_conversion_table(found.rows))
+        conversion = api.convert_weights(pt_file_path, net, map=map, trust=trust, progress=progress)
+    say(_conversion_table(conversion.rows))
 
 
 def save_net_and_weight_params(
@@ -204,7 +203,7 @@ def compare_ms_ckpt(
     left = _one_of("orig_file_path", orig_file_path, "orig_ckpt_dict", orig_ckpt_dict)
     right = _one_of("target_file_path", target_file_path, "target_ckpt_dict", target_ckpt_dict)
     with api.progress_bar() as progress:
-        found = api.compare_weights(
+        comparison = api.compare_weights(
             left,
             right,
             values=compare_value,
@@ -217,10 +216,8 @@ def compare_ms_ckpt(
     torch_names: dict[str, str] = {}
     if weight_map_path is not None or weight_map is not None:
         torch_names = {pair.right: pair.left[-1] for pair in _map(weight_map_path, weight_map).pairs}
-    return _tables(
-        found, print_level, shape_field_names or _fields("original ckpt", "target ckpt", _SHAPE_FIELDS),
-        value_field_names or _fields("original ckpt", "target ckpt", _VALUE_FIELDS), title, torch_names,
-    )  # fmt: skip
+    sides = ("original ckpt", "target ckpt")
+    return _tables(comparison, print_level, sides, shape_field_names, value_field_names, title, torch_names)
 
 
 def compare_pth_and_ckpt(
@@ -238,60 +235,59 @@ def compare_pth_and_ckpt(
 ) -> str:
     """A PyTorch checkpoint beside a MindSpore one, by a map: a table of shapes and one of values, printed and returned."""
     with api.progress_bar() as progress:
-        found = api.compare_weights(
+        comparison = api.compare_weights(
             pt_file_path, ms_file_path, map=weight_map_path, values=compare_value, rtol=rtol, atol=atol, equal_nan=equal_nan,
             relative_to="right", trust=trust, progress=progress,
         )  # fmt: skip
     if print_conv_info:
-        say(_conversion_table([row for row in found.rows if row.left is not None and row.right is not None]))
-    shapes, values = _fields("torch", "MindSpore", _SHAPE_FIELDS), _fields("torch", "MindSpore", _VALUE_FIELDS)
-    return _tables(found, print_level, shapes, values, None, {})
+        say(_conversion_table([row for row in comparison.rows if row.left is not None and row.right is not None]))
+    return _tables(comparison, print_level, ("torch", "MindSpore"))
 
 
 def compare_nets(pt_net: Any, ms_net: Any, *, print_level: int = 1, rtol: float = 1e-4, atol: float = 1e-4) -> str:
     """The weights of two networks as they are now: the same two tables."""
-    found = api.compare_weights(pt_net, ms_net, rtol=rtol, atol=atol, relative_to="right")
-    shapes, values = _fields("torch", "MindSpore", _SHAPE_FIELDS), _fields("torch", "MindSpore", _VALUE_FIELDS)
-    return _tables(found, print_level, shapes, values, None, {})
-
-
-def _fields(left: str, right: str, rest: Sequence[str]) -> list[str]:
-    sides = iter((left, right))
-    names = [f"Parameter name of {left}", f"Parameter name of {right}"]
-    return names + [text.format(next(sides)) if "{}" in text else text for text in rest]
+    comparison = api.compare_weights(pt_net, ms_net, rtol=rtol, atol=atol, relative_to="right")
+    return _tables(comparison, print_level, ("torch", "MindSpore"))
 
 
 def _tables(
-    found: WeightComparison,
+    comparison: WeightComparison,
     level: int,
-    shape_fields: Sequence[str],
-    value_fields: Sequence[str],
-    title: str | None,
-    names: Mapping[str, str],
+    sides: tuple[str, str],
+    shape_fields: Sequence[str] | None = None,
+    value_fields: Sequence[str] | None = None,
+    title: str | None = None,
+    names: Mapping[str, str] = MappingProxyType({}),
 ) -> str:
+    """The table of shapes and the one of values, printed unless `level` is 0; `names` are shown instead of the left ones."""
+    heads = [f"Parameter name of {side}" for side in sides]
+    sizes = [f"Parameter shape of {side}" for side in sides]
     if level not in (0, 1, 2) or isinstance(level, bool):
         raise UsageError(f"print_level: expected 0 (nothing), 1 (everything) or 2 (what differs), got {level!r}.")
     shapes, values = [], []
-    for row in found.rows:
+    for row in comparison.rows:
         both = row.left_spec is not None and row.right_spec is not None
         equal = (row.left_spec.shape == row.right_spec.shape) if row.left_spec and row.right_spec else None
         left = names.get(row.left or "", row.left)
         if level != 2 or equal is not True:
             shapes.append((left, row.right, equal, _shape(row.left_spec), _shape(row.right_spec)))
-        if found.values and both and (level != 2 or row.allclose is not True):
-            values.append((left, row.right, *_value_cells(row)))
-    text = boxed("The list of comparison results for shapes", shape_fields, shapes)
+        if comparison.values and both and (level != 2 or row.allclose is not True):
+            values.append((left, row.right, *_scores(row).cells))
+    text = boxed(
+        "The list of comparison results for shapes", shape_fields or [*heads, "Whether shape are equal", *sizes], shapes
+    )
     if values:
-        text += "\n" + boxed(title or "The list of comparison results for values", value_fields, values)
+        title = title or "The list of comparison results for values"
+        text += "\n" + boxed(title, value_fields or [*heads, *VALUE_FIELDS], values)
     if level:
         say(text)
     return text
 
 
-def _value_cells(row: WeightRow) -> tuple[object, ...]:
+def _scores(row: WeightRow) -> Scores:
     if row.allclose is None:
-        return "Shape is inconsistent", "0.00%", "nan", "nan, nan"
+        return Scores(INCONSISTENT)
     same = row.verdict == "equal"
     cosine = 1.0 if same and row.cosine is None else row.cosine
     errors = (0.0, 0.0) if same and row.max_error is None else (row.mean_error, row.max_error)
-    return row.allclose, percent(row.ratio), truncated(cosine, 5), ", ".join(truncated(error, 5) for error in errors)
+    return Scores(row.allclose, row.ratio, cosine, errors)

@@ -15,13 +15,17 @@ from typing import Any, NoReturn
 
 from .... import api
 from ....model.errors import UsageError
-from ..seeding import fix_random
 from ..stand_in import refuse
 from .losses import loss_compare
 
 __all__ = ["fix_random", "get_pt_grads", "load_ms_weight2net", "loss_compare", "object_dump", "object_load"]
 
 StrPath = str | os.PathLike[str]
+
+
+def fix_random(seed: int = 16) -> None:
+    """Seed python, numpy and every framework that is imported."""
+    api.seed_all(seed)
 
 
 def get_pt_grads(model: Any) -> dict[str, Any]:

@@ -5,8 +5,8 @@ import os
 
 import pytest
 
-from twintrace.compat.msprobe import documents
-from twintrace.compat.msprobe.documents import Document
+from twintrace.compat import documents
+from twintrace.compat.documents import Document
 from twintrace.model.errors import TraceWriteError
 
 

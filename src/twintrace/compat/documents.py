@@ -21,11 +21,10 @@ import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from ...model.errors import TraceWriteError
-from ...store.appending import replace_end, replaced
+from ..store.appending import replace_end, replaced, write_errors
 
 _INDENT = "\n  "
-_ADVICE = "Free some space, or choose another dump_path."
+_ADVICE = "Free some space, or choose another path."
 quote = json.encoder.encode_basestring_ascii
 """A text as JSON, in ASCII: what is no Unicode (a lone surrogate) is whole, too."""
 
@@ -33,19 +32,17 @@ quote = json.encoder.encode_basestring_ascii
 class Document:
     """One JSON object: a head, then records by name, in order. Texts are JSON in ASCII."""
 
-    def __init__(self, path: Path, head: str = "{", tail: str = "\n}\n") -> None:
+    def __init__(self, path: Path, head: str = "{", tail: str = "\n}\n", *, mode: int = 0o644) -> None:
         self.path = path
         self._tail = tail.encode()
         self._names = False  # is there a record before the next one?
         self._pending: list[bytes] = []
         self._open_part = b""
         self._places: dict[str, tuple[int, int]] = {}
-        try:
+        with write_errors(path, _ADVICE):
             # A new file, not the old one emptied: the old one may be linked elsewhere.
             path.unlink(missing_ok=True)
-            self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o644)
-        except OSError as error:
-            raise _trouble(path, error) from error
+            self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, mode)
         self._size = self._end = 0
         self._pending.append(head.encode())
         self.commit()
@@ -90,12 +87,10 @@ class Document:
             begin, length = self._places[name]
             parts += [raw[done:begin], texts[name].encode("ascii")]
             done = begin + length
-        try:
+        with write_errors(self.path, _ADVICE):
             with replaced(self.path) as draft:
                 draft.write(b"".join((*parts, raw[done:], self._tail)))
             file = os.open(self.path, os.O_RDWR)
-        except OSError as error:
-            raise _trouble(self.path, error) from error
         os.close(self._file)
         self._file = file
         self._size = os.fstat(file).st_size
@@ -105,10 +100,8 @@ class Document:
     def resume(self) -> None:
         """Go on with a file that was closed."""
         if self._file < 0:
-            try:
+            with write_errors(self.path, _ADVICE):
                 self._file = os.open(self.path, os.O_RDWR)
-            except OSError as error:
-                raise _trouble(self.path, error) from error
 
     def close(self) -> None:
         """The last commit, and the blanks behind the end go. `resume` goes on."""
@@ -117,9 +110,8 @@ class Document:
         try:
             self.commit()
             self._size = self._end + len(self._tail)
-            os.ftruncate(self._file, self._size)
-        except OSError as error:
-            raise _trouble(self.path, error) from error
+            with write_errors(self.path, _ADVICE):
+                os.ftruncate(self._file, self._size)
         finally:
             self.abandon()
 
@@ -134,9 +126,3 @@ class Document:
         comma = "," if self._names else ""
         self._names = True
         return f"{comma}{_INDENT}{quote(name)}: {text}".encode("ascii")
-
-
-def _trouble(path: Path, error: OSError) -> TraceWriteError:
-    return TraceWriteError(
-        f"{path}: could not be written ({error.strerror}). Everything recorded before is complete. {_ADVICE}"
-    )
