@@ -449,3 +449,14 @@ def test_a_nan_that_signals_is_widened_in_silence():
     values = Values(lambda number: bits, lambda number: Spec("f32", (2,)))
     assert values(0).dtype == torch.float64
     assert values(0).isnan().tolist() == [True, False]
+
+
+def test_results_that_are_not_wanted_are_dropped_after_their_last_use():
+    """A long slice does not hold everything that it has made."""
+    steps = [Meaning("mul", {"input": Operand(place), "other": 2.0}, {place + 1: 0}) for place in range(4)]
+    steps.append(Meaning("add", {"input": Operand(4), "other": Operand(2), "alpha": 1}, {5: 0}))
+    x = rand(3)
+    made = run(steps, values_of({0: x}), wanted={5, 1})
+    assert made.keys() == {1, 5}
+    assert torch.equal(made[5], 20 * x.double())
+    assert run(steps, values_of({0: x})).keys() == {1, 2, 3, 4, 5}

@@ -1,5 +1,7 @@
 """Two sides recomputed, of calls and values that were made up."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -11,8 +13,9 @@ from twintrace.model.sites import Kind, Site  # noqa: E402
 from twintrace.model.tensors import Spec, Tensor  # noqa: E402
 from twintrace.model.values import TensorRef  # noqa: E402
 from twintrace.operations.evaluation import Values  # noqa: E402
+from twintrace.operations.meanings import Operand  # noqa: E402
 from twintrace.operations.recomputation import Bound, Recomputation  # noqa: E402
-from twintrace.operations.sides import Side  # noqa: E402
+from twintrace.operations.sides import Side, Slice  # noqa: E402
 
 pytestmark = pytest.mark.needs_torch
 X, W, SCALED, RESULT = 1, 2, 3, 4
@@ -55,6 +58,51 @@ def test_weights_with_equal_bits_are_not_taken_to_be_a_few_units_off(left, right
 
     assert found.relative == pytest.approx(0.01)
     assert found.significant is seen
+
+
+# --- changes that are too large to try -------------------------------------------------------------------------------
+
+
+def product_of(positions, width):
+    """Both sides of `keys @ values`, small out of long, and the same with its operands exchanged: all positions by all."""
+    shapes = {X: (width, positions), W: (positions, width), RESULT: (width, width)}
+
+    def tensor(number):
+        return Tensor(number, Spec("f32", shapes[number]))
+
+    call = Call(
+        1, Site(Kind.API, "torch.matmul", 1), None, (TensorRef(X), TensorRef(W)), {}, TensorRef(RESULT), order=1
+    )
+    side = Side("torch", [call], tensor)
+    values = Values(lambda number: np.ones(shapes[number], np.float32), lambda number: tensor(number).spec)
+    (meaning,) = Recomputation((side, side), (values, values)).meanings(0, side.slice(RESULT, {X, W}))
+    one, other = meaning.arguments["input"], meaning.arguments["other"]
+    exchanged = replace(meaning, arguments={**meaning.arguments, "input": other, "other": one})
+    return Recomputation((side, side), (values, values)), side.slice(RESULT, {X, W}), meaning, exchanged
+
+
+@pytest.mark.parametrize(("positions", "tried"), [(64, True), (1 << 12, False)])
+def test_another_number_of_elements_is_not_computed(positions, tried):
+    """Small values are computed at once; of large ones the shapes are computed first."""
+    recomputation, part, meaning, exchanged = product_of(positions, 64)
+    assert not recomputation.is_oversized(1, part, [meaning])
+    assert recomputation.is_oversized(1, part, [exchanged]) is not tried
+
+
+@pytest.mark.parametrize(("width", "oversized"), [(512, True), (2048, False)])
+def test_a_change_that_makes_something_far_larger_is_not_computed(width, oversized):
+    """Four times the largest recorded value: a product of 4,096 positions with themselves is 8 times 4,096 × 512, and twice
+    4,096 × 2,048."""
+    positions = 1 << 12
+    recomputation, part, meaning, exchanged = product_of(positions, width)
+    scores = replace(exchanged, results={SCALED: 0})
+    again = replace(meaning, operation="mul", arguments={"input": Operand(X), "other": 2.0}, results={RESULT: 0})
+    sized = Slice(part.tensor, part.calls, part.edge)
+    values = recomputation.values[1].spec
+    recomputation.values[1].spec = lambda number: (
+        Spec("f32", (width, positions)) if number == RESULT else values(number)
+    )
+    assert recomputation.is_oversized(1, sized, [scores, again]) is oversized
 
 
 # --- two results beside each other -----------------------------------------------------------------------------------
