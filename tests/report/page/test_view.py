@@ -191,10 +191,20 @@ def test_a_report_may_name_what_cannot_be_a_path(traces, tmp_path):
         api.view(tmp_path / "report.json").__exit__(None, None, None)
 
 
+def hear_ctrl_c():
+    """Tests that run in the background of a shell have Ctrl-C ignored, and so would the server."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def test_the_command_prints_the_address_and_ends_with_ctrl_c(traces, checkout_env):
     command = [sys.executable, "-c", "from twintrace.cli import main; main()", "view", traces[0], "--no-browser"]
     process = subprocess.Popen(
-        [*map(str, command)], env=checkout_env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [*map(str, command)],
+        env=checkout_env,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=hear_ctrl_c,
     )
     try:
         assert process.stdout.readline().startswith("http://127.0.0.1:")
@@ -219,7 +229,11 @@ def test_the_secret_is_not_on_the_browsers_command_line(traces, tmp_path, checko
     browser.chmod(0o755)
     command = [sys.executable, "-c", "from twintrace.cli import main; main()", "view", str(traces[0])]
     with subprocess.Popen(
-        command, stdout=subprocess.PIPE, text=True, env=checkout_env | {"BROWSER": f"{browser} %s"}
+        command,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=checkout_env | {"BROWSER": f"{browser} %s"},
+        preexec_fn=hear_ctrl_c,
     ) as server:
         try:
             address = server.stdout.readline().split()[0]
