@@ -113,6 +113,17 @@ def test_the_same_values_in_other_places_are_different():
     assert "other places" in found.because
 
 
+@pytest.mark.parametrize(("units", "told"), [(3.9, None), (4.1, Outcome.DIFFERENT)])
+def test_sums_of_the_order_that_last_bits_explain_are_no_other_places(units, told):
+    """Weights that were updated on another device: a few last bits, and the same extremes, mean and norm."""
+    found = evidence(VALUES, VALUES.copy(), values=False, fingerprint=False)
+    known = found.right.statistics
+    step = units * 2.0**-24 * known.norm / 3
+    moved = replace(known, order=(known.order[0] + step, *known.order[1:]))
+    verdict = certain(replace(found, right=replace(found.right, statistics=moved)))
+    assert (verdict and verdict.outcome) is told
+
+
 @pytest.mark.parametrize("noise", [0.0, 1e-7])
 def test_statistics_alone_tell_the_same_values_in_other_places(noise):
     """By the sums in which each place has its weight, also beside what rounding does; not where a layout says so."""
