@@ -38,7 +38,7 @@ class CallState:
         self.before: dict[str, tuple[Any, Any]] = {}
 
     def mutated(self, slots: Iterable[tuple[str, Any]]) -> list[tuple[str, Any]]:
-        """Those tensors, by slot, that the call writes to: one of the places that it names, or inside one."""
+        """Tensors, by slot, that the call writes to: in one of the places that it names, or inside one."""
         inside = tuple(f"{place}." for place in self.mutates)
         return [(slot, tensor) for slot, tensor in slots if slot in self.mutates or slot.startswith(inside)]
 

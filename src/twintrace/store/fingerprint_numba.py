@@ -101,7 +101,7 @@ def seal(nbytes, a, b):
 
 @njit
 def reach(address, start, nbytes):
-    """Where the block at `start` lies, and its length; one that comes later is asked for."""
+    """Place and length of the block at `start`; one that comes later is asked for."""
     if start % _PAGE == 0 and start + _FAR_AHEAD < nbytes:
         fetch(address + start + _FAR_AHEAD)
     for line in range(start + _AHEAD, min(start + _AHEAD + BLOCK, nbytes), _LINE):
