@@ -146,10 +146,10 @@ def test_progress_is_told(pair):
 
 
 def test_records_are_parsed_once(pair, monkeypatch):
-    from twintrace.store import reader
+    from twintrace.store import parsing
 
-    parsed, original = [], reader._call
-    monkeypatch.setattr(reader, "_call", lambda *args: parsed.append(args[0]["id"]) or original(*args))
+    parsed, original = [], parsing.call_of
+    monkeypatch.setattr(parsing, "call_of", lambda *args: parsed.append(args[0]["id"]) or original(*args))
     found = tt.compare(*pair, recompute=False)
     assert len(parsed) == sum(len(trace.journal(0)) for trace in map(tt.open, pair))
     assert found.results

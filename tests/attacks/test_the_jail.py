@@ -4,7 +4,7 @@ import pytest
 
 BREAK = {
     "an exception of Python's": (
-        "from twintrace.store import reader; reader._note = lambda *a: 1 / 0",
+        "from twintrace.store import parsing; parsing.note_of = lambda *a: 1 / 0",
         r"crashed: ZeroDivisionError",
     ),
     "an error that is not ours, in the commands' side": (
@@ -12,20 +12,20 @@ BREAK = {
         r"crashed: IndexError",
     ),
     "an endless loop": (
-        "from twintrace.store import reader\ndef forever(*a):\n    while True: pass\nreader._note = forever",
+        "from twintrace.store import parsing\ndef forever(*a):\n    while True: pass\nparsing.note_of = forever",
         r"crashed: Hang: still busy after 1",
     ),
     "a wait for something that never comes": (
         "import os, tempfile; f = tempfile.mktemp(); os.mkfifo(f)\n"
-        "from twintrace.store import reader; reader._note = lambda *a: open(f)",
+        "from twintrace.store import parsing; parsing.note_of = lambda *a: open(f)",
         r"crashed: Hang: still busy after 1",
     ),
     "a gigabyte": (
-        "from twintrace.store import reader; reader._note = lambda *a: bytearray(1 << 30)",
+        "from twintrace.store import parsing; parsing.note_of = lambda *a: bytearray(1 << 30)",
         r"crashed: MemoryError",
     ),
     "endless recursion": (
-        "from twintrace.store import reader\ndef f(*a): return f()\nreader._note = f",
+        "from twintrace.store import parsing\ndef f(*a): return f()\nparsing.note_of = f",
         r"crashed: RecursionError",
     ),
     "the end of the process": ("import os; os.kill(os.getpid(), 11)", r"the process ended with status -11"),
@@ -43,7 +43,7 @@ def test_a_crash_is_noticed(jail, good, case):
 def test_a_file_that_is_opened_is_noticed(jail, good, tmp_path):
     canary = tmp_path / "canary"
     canary.write_text("x")
-    before = f"from twintrace.store import reader; reader._note = lambda *a: open({str(canary)!r}).close()"
+    before = f"from twintrace.store import parsing; parsing.note_of = lambda *a: open({str(canary)!r}).close()"
     assert jail(good, before=before, ways=["strict"], watch=str(tmp_path)).opened == [str(canary)]
 
 

@@ -13,6 +13,7 @@ import pytest
 
 from twintrace.model.errors import TraceFormatError
 from twintrace.store import layout, writer
+from twintrace.store.folded import FoldedJournal
 from twintrace.store.folding import (
     MAX_CHANGED,
     NotFoldable,
@@ -23,8 +24,9 @@ from twintrace.store.folding import (
     fold,
     unfold,
 )
+from twintrace.store.journal import NativeJournal
 from twintrace.store.lines import seal, seal_text
-from twintrace.store.reader import FoldedJournal, NativeJournal, body_of
+from twintrace.store.reader import body_of
 from twintrace.store.registry import open_trace
 from twintrace.store.writer import TraceWriter
 

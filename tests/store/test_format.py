@@ -18,7 +18,7 @@ from twintrace.model.errors import TraceFormatError
 from twintrace.model.records import Role
 from twintrace.model.sites import Kind, Phase
 from twintrace.model.tensors import DTYPES
-from twintrace.store import digest, layout, lines, reader
+from twintrace.store import digest, journal, layout, lines, parsing
 from twintrace.store.arrays import STORAGE
 from twintrace.store.folding import MAX_CHANGED
 from twintrace.store.lines import seal, unseal, value_of
@@ -234,9 +234,9 @@ def test_limits():
         "size of the manifest": lines.MAX_MANIFEST,
         "levels of a value": tagged.MAX_DEPTH,
         "levels of JSON in a line": lines.MAX_NESTING,
-        "dimensions of a tensor": reader.MAX_RANK,
+        "dimensions of a tensor": parsing.MAX_RANK,
         "numbers, sizes, offsets": tagged.MAX_NUMBER,
-        "damaged places listed of a journal": reader.MAX_DAMAGE,
+        "damaged places listed of a journal": journal.MAX_DAMAGE,
         "digits of a step": 18,
         "digits of a rank": 9,
     }

@@ -17,7 +17,8 @@ from twintrace.model.records import Frame, Gradient, Header, Keep, Level, Role
 from twintrace.model.sites import Kind, Phase, Site
 from twintrace.model.tensors import Location, Spec
 from twintrace.model.values import Nest, TensorRef
-from twintrace.store import digest, reader
+from twintrace.store import digest
+from twintrace.store import journal as journal_module
 from twintrace.store.lines import seal
 from twintrace.store.reader import open_native
 
@@ -43,7 +44,7 @@ def test_a_payload_is_checked_once_if_it_is_right(trace, monkeypatch):
     journal = open_native(trace).journal(0)
     kept = [tensor for tensor in journal.tensors() if tensor.payload is not None and tensor.fingerprint]
     checked = []
-    monkeypatch.setattr(reader, "fingerprint", lambda array: checked.append(1) or digest.fingerprint(array))
+    monkeypatch.setattr(journal_module, "fingerprint", lambda array: checked.append(1) or digest.fingerprint(array))
     first = journal.array(kept[0])
     assert journal.array(kept[0]).tobytes() == first.tobytes()
     assert len(checked) == 1
@@ -404,7 +405,7 @@ def test_tensors_are_mapped_not_loaded(tmp_path):
 
 
 def test_small_tensors_are_read_many_at_a_time(tmp_path, monkeypatch):
-    from twintrace.store import reader
+    from twintrace.store import payloads
     from twintrace.store.writer import TraceWriter
 
     writer = TraceWriter.create(tmp_path / "trace", specimens.MANIFEST, keep_payload=True)
@@ -414,8 +415,8 @@ def test_small_tensors_are_read_many_at_a_time(tmp_path, monkeypatch):
         journal.add(seal(specimens.tensor_line(writer, number, array, "f32")))
     writer.close()
     opened = []
-    original = reader._payload_piece
-    monkeypatch.setattr(reader, "_payload_piece", lambda *args: opened.append(args) or original(*args))
+    original = payloads._payload_piece
+    monkeypatch.setattr(payloads, "_payload_piece", lambda *args: opened.append(args) or original(*args))
     found = open_native(tmp_path / "trace").journal(0)
     for number in (*range(200), *range(199, -1, -1)):
         np.testing.assert_array_equal(found.array(found.tensor(number)), arrays[number])

@@ -6,6 +6,8 @@ other tools' layouts.
     layout.py     names of files                    writer.py    journals, payloads, the manifest
     lines.py      one checked line of JSON          stage.py     payload bytes behind the training thread
     trace.py      Trace: what everybody sees        reader.py    our own layout, read lazily, trusting nothing
+    journal.py    one journal: its index            parsing.py   a line as a record of the model
+    payloads.py   the bytes of tensors              folded.py    journals that refer to an earlier step
     digest.py     statistics and fingerprint        arrays.py    bytes <-> numpy, for each element type
     digest_numba.py, fingerprint_numba.py     the same, compiled, where numba is installed
     device_sums.py      the same from sums that a device has made

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from ..model.errors import TraceFormatError, TraceWriteError
 from . import layout
-from .reader import NativeJournal
+from .journal import NativeJournal
 
 
 def recover(root: Path, rank: int) -> None:
