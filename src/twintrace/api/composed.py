@@ -18,7 +18,7 @@ import numpy as np
 
 from ..model.errors import TraceFormatError
 from ..model.tensors import Location, Tensor
-from ..store.trace import Journal
+from ..store.trace import DerivedJournal, Journal
 
 _LAID_OUT = {"f32": 4, "f64": 8}
 _MOST = 256 << 20
@@ -30,16 +30,7 @@ def composed(journal: Journal) -> Journal:
     return cast(Journal, _Composed(journal))
 
 
-class _Composed:
-    def __init__(self, journal: Journal) -> None:
-        self._journal = journal
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._journal, name)
-
-    def __len__(self) -> int:
-        return len(self._journal)
-
+class _Composed(DerivedJournal):
     def tensor(self, identity: int) -> Tensor:
         tensor = self._journal.tensor(identity)
         if not tensor.parts:

@@ -10,12 +10,12 @@ the batch each, one after the other, and are put together as ranks are.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, cast
+from typing import cast
 
 from ..model.records import Call, Gradient, is_kept
 from ..model.sites import Kind, Phase
 from ..operations.sides import inputs_of, outputs_of
-from ..store.trace import Journal
+from ..store.trace import DerivedJournal, Journal
 
 
 def count_of(journal: Journal) -> int:
@@ -112,14 +112,12 @@ class _Split:
         return calls, gradients
 
 
-class _Derived:
-    """A journal with calls and gradients of its own; everything else is asked of the one that it comes from."""
+class _Derived(DerivedJournal):
+    """A journal with calls and gradients of its own."""
 
     def __init__(self, journal: Journal, calls: Sequence[Call], gradients: Sequence[Gradient]) -> None:
-        self._journal, self._calls, self._gradients = journal, calls, gradients
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._journal, name)
+        super().__init__(journal)
+        self._calls, self._gradients = calls, gradients
 
     def __len__(self) -> int:
         return len(self._calls)

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from ..model.errors import TraceNotFoundError
+from ..model.errors import TraceFormatError, TraceNotFoundError
 from ..model.records import Call, Damage, Gradient, Header, Note
 from ..model.tensors import Tensor
 
@@ -43,7 +43,7 @@ class Journal(Protocol):
 class HeldJournal:
     """Most of a journal whose records are all in memory: of a layout that is read whole when it is opened.
 
-    Whoever reads it fills these; `tensor` and `array` are up to the layout.
+    Whoever reads it fills these; `array` is up to the layout.
     """
 
     def __init__(self, header: Header) -> None:
@@ -76,6 +76,24 @@ class HeldJournal:
 
     def tensors(self) -> Iterator[Tensor]:
         return iter(self._tensors.values())
+
+    def tensor(self, identity: int) -> Tensor:
+        if identity not in self._tensors:
+            raise TraceFormatError(f"step {self.header.step} of rank {self.header.rank} has no tensor {identity}.")
+        return self._tensors[identity]
+
+
+class DerivedJournal:
+    """A journal over another one, of which everything is asked that a subclass does not answer itself."""
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._journal, name)
+
+    def __len__(self) -> int:
+        return len(self._journal)
 
 
 class Trace:

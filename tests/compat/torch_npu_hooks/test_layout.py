@@ -285,7 +285,7 @@ def test_a_file_that_changes_under_the_reader(tmp_path):
     path.write_text("")
     with pytest.raises(TraceFormatError, match="It was changed after it was opened"):
         journal.array(journal.tensor(0))
-    with pytest.raises(TraceFormatError, match="there is no line 100"):
+    with pytest.raises(TraceFormatError, match="has no tensor 99"):
         journal.tensor(99)
 
 

@@ -187,6 +187,18 @@ def rank_folders(step: Path) -> Iterator[tuple[int | None, Path]]:
             yield int(match[1]) if match[1] else None, folder
 
 
+def places_in(path: Path) -> Iterator[tuple[int | None, int | None, Path]]:
+    """Step, rank and directory of each dump below a path; None for a step or rank that the path is of, or that has no number."""
+    if path.is_file() or file_in(path) is not None:
+        yield None, None, path
+    elif path.is_dir():
+        ranks = [(None, rank, folder) for rank, folder in rank_folders(path)]
+        steps = ((STEP.fullmatch(folder.name), folder) for folder in path.iterdir() if folder.is_dir())
+        numbered = sorted((int(match[1]), folder) for match, folder in steps if match) if not ranks else []
+        yield from ranks
+        yield from ((step, rank, folder) for step, inside in numbered for rank, folder in rank_folders(inside))
+
+
 def _find(path: Path) -> Path:
     if path.is_dir():
         if (file := file_in(path)) is not None:

@@ -26,7 +26,7 @@ from ...model.tensors import Spec, Tensor
 from ...store.native import Tell, write_rank
 from ...store.trace import HeldJournal, Trace
 from .config import Settings
-from .dumps import FILES, RANK, STEP, TENSORS, Records, file_in, rank_folders, read_records
+from .dumps import FILES, RANK, STEP, TENSORS, Records, file_in, places_in, read_records
 from .folding import fold
 from .names import FRAMEWORKS
 from .readings import Readings
@@ -108,42 +108,19 @@ def _with_saved(records: Records) -> Records:
 
 
 def _places(path: Path) -> dict[tuple[int, int], Path]:
-    """The JSON file of each step and rank."""
-    if path.is_file():
-        return {_numbers(path.parent): path} if path.name in FILES else {}
-    if not path.is_dir():
-        return {}
-    file = file_in(path)
-    if file is not None:
-        return {_numbers(path): file}
-    step = STEP.fullmatch(path.absolute().name)
-    if step is not None and (found := _ranks(path)):
-        return {(int(step[1]), rank): file for rank, file in found.items()}
+    """The JSON file of each step and rank, by the names of its folders. Processes that have no numbers are counted."""
+    found = [*places_in(path)] or [*places_in(path / "pynative")]
     places: dict[tuple[int, int], Path] = {}
-    for folder in sorted(path.iterdir()):
-        if (step := STEP.fullmatch(folder.name)) and folder.is_dir():
-            places |= {(int(step[1]), rank): file for rank, file in _ranks(folder).items()}
-    if not places and (path / "pynative").is_dir():
-        return _places(path / "pynative")
-    return places or {(0, rank): file for rank, file in _ranks(path).items()}
-
-
-def _ranks(step: Path) -> dict[int, Path]:
-    """The file of each rank of a step. Processes that were not distributed have no numbers: they are counted."""
-    found: dict[int, Path] = {}
-    for rank, folder in rank_folders(step):
-        number = rank or 0
-        while number in found:
+    for _, rank, at in found:
+        file = at if at.is_file() else file_in(at) or at
+        folder = file.parent.absolute()
+        step, own = STEP.fullmatch(folder.parent.name), RANK.fullmatch(folder.name)
+        number = rank or (int(own[1]) if own and own[1] else 0)
+        while (int(step[1]) if step else 0, number) in places:
             number += 1
-        found[number] = file_in(folder) or folder
-    return found
-
-
-def _numbers(folder: Path) -> tuple[int, int]:
-    """Step and rank by the names of the folders."""
-    whole = folder.absolute()
-    step, rank = STEP.fullmatch(whole.parent.name), RANK.fullmatch(whole.name)
-    return (int(step[1]) if step else 0), (int(rank[1]) if rank and rank[1] else 0)
+        if file.name in FILES:
+            places[int(step[1]) if step else 0, number] = file
+    return places
 
 
 def _head(file: Path) -> tuple[str, str, str]:

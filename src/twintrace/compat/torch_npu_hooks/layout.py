@@ -154,12 +154,6 @@ class DumpJournal(HeldJournal):
             text = f"{self._sampled} tensors have {_SAMPLED} numbers instead of their values: they were recorded as samples"
             yield Note("sampled", text)
 
-    def tensor(self, identity: int) -> Tensor:
-        try:
-            return self._tensors[identity]
-        except KeyError:
-            raise TraceFormatError(f"{self._path}: there is no line {identity + 1} with a tensor.") from None
-
     def array(self, tensor: Tensor) -> np.ndarray[Any, Any]:
         line = self._lines[tensor.id]
         if line.npy is not None:

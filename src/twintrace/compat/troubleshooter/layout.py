@@ -280,12 +280,6 @@ class DumpJournal(HeldJournal):
                 "gradients", f"{self._orphans} gradients belong to calls of which there is no forward in this step"
             )
 
-    def tensor(self, identity: int) -> Tensor:
-        try:
-            return self._tensors[identity]
-        except KeyError:
-            raise TraceFormatError(f"{self._dump.path}: there is no tensor {identity} in this step.") from None
-
     def array(self, tensor: Tensor) -> np.ndarray[Any, Any]:
         return npy_values(self._file(self._rows[tensor.id]), tensor.spec)
 

@@ -15,13 +15,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, cast
+from typing import cast
 
 from .... import api
 from ....model.pairs import Layout, Part, TensorPair
 from ....model.records import Call, Gradient, Header
 from ....model.sites import Kind
-from ....store.trace import Journal, Trace
+from ....store.trace import DerivedJournal, Journal, Trace
 from ..dumps import Dump
 from ..layout import DumpJournal
 from ..names import FRAMEWORKS, parse
@@ -78,14 +78,8 @@ def align_dumps(
     return aligned
 
 
-class _Apis:
+class _Apis(DerivedJournal):
     """A journal without its modules."""
-
-    def __init__(self, journal: DumpJournal) -> None:
-        self._journal = journal
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._journal, name)
 
     def calls(self) -> Iterator[Call]:
         return (replace(call, parent=None) for call in self._journal.calls() if call.site.kind is Kind.API)

@@ -19,7 +19,7 @@ from typing import Any, NoReturn
 
 from .... import api
 from ....model.errors import TraceError, UsageError
-from ..dumps import RANK, STEP, file_in, rank_folders
+from ..dumps import RANK, STEP, places_in
 
 _KNOWN = ("npu_path", "bench_path", "stack_path", "is_print_compare_log", "rank_id", "step_id")
 _OTHER_NAMES = {"npu_json_path": "npu_path", "bench_json_path": "bench_path", "stack_json_path": "stack_path"}
@@ -184,30 +184,13 @@ def _kind(value: Any) -> str:
 
 def _tree(path: Path, fields: _Fields, key: str) -> dict[_Where, Path]:
     """The dumps below a path, by step and rank; none if it holds no dump.json."""
-    if path.is_file() or file_in(path) is not None:
-        return {(None, None): path}
-    ranks = _ranks(path, fields, key)
-    if ranks:
-        return {(None, rank): folder for rank, folder in ranks.items()}
-    folders = ((STEP.fullmatch(folder.name), folder) for folder in path.iterdir() if folder.is_dir())
-    steps = {int(match[1]): folder for match, folder in folders if match}
-    return {
-        (step, rank): folder
-        for step, inside in sorted(steps.items())
-        for rank, folder in _ranks(inside, fields, key).items()
-    }
-
-
-def _ranks(path: Path, fields: _Fields, key: str) -> dict[int | None, Path]:
-    found: dict[int | None, Path] = {}
-    for rank, folder in rank_folders(path):
-        if rank in found:
-            fields.refuse(
-                key,
-                f"{path} holds {found[rank].name} and {folder.name}, and nothing tells which is meant. Name one of them",
-            )
-        found[rank] = folder
-    return dict(sorted(found.items(), key=lambda item: -1 if item[0] is None else item[0]))
+    tree: dict[_Where, Path] = {}
+    for step, rank, folder in places_in(path):
+        if (step, rank) in tree:
+            two = f"{folder.parent} holds {tree[step, rank].name} and {folder.name}"
+            fields.refuse(key, f"{two}, and nothing tells which is meant. Name one of them")
+        tree[step, rank] = folder
+    return dict(sorted(tree.items(), key=lambda item: [-1 if number is None else number for number in item[0]]))
 
 
 def _paired(
