@@ -136,7 +136,7 @@ def trace_graph(
 
 
 def has_calls(comparison: Comparison) -> bool:
-    """Does the comparison have calls, and not only saved arrays?"""
+    """True if the comparison has calls, and not only saved arrays."""
     return any(result.match.left or result.match.right for result in comparison.judged)
 
 

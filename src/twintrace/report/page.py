@@ -79,7 +79,7 @@ def _fill(
 
 
 def is_page(content: bytes) -> bool:
-    """Was this written by `write_page`?"""
+    """True for what `write_page` wrote."""
     return content.startswith(b"<!doctype html>") and MARK in content[:4096]
 
 

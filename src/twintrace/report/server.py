@@ -51,7 +51,7 @@ class Server:
 
     @property
     def url(self) -> str:
-        """Where the page is; nobody else knows."""
+        """Address of the page; nobody else knows it."""
         return f"http://127.0.0.1:{self.port}/{self._secret}/"
 
     def serve(self) -> None:

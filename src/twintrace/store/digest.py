@@ -156,7 +156,7 @@ def _slices(address: int, table: NDArray[np.int64], size: int) -> Iterator[tuple
 
 
 def address_of(array: NDArray[Any]) -> int:
-    """Where an array's first element lies."""
+    """Address of an array's first element."""
     address: int = array.__array_interface__["data"][0]  # twice as quick as array.ctypes.data
     return address
 

@@ -94,7 +94,7 @@ class Pattern:
 
     @cached_property
     def says_values(self) -> bool:
-        """Are there statistics that have no mark: of tensors without a finite value?"""
+        """True if there are statistics that have no mark: of tensors without a finite value."""
         return b',"stats":[' in self.text
 
     @cached_property
@@ -112,12 +112,12 @@ class Pattern:
 
     @cached_property
     def plain(self) -> bool:
-        """Are all numbers those of tensors, and of each tensor once?"""
+        """True if all numbers are those of tensors, and of each tensor once."""
         return len(self.tensors) == len(self.marks)
 
     @cached_property
     def all_fingerprints(self) -> bool:
-        """Is there a fingerprint with every set of numbers?"""
+        """True if there is a fingerprint with every set of numbers."""
         return all(mark & HAS_FINGERPRINT for mark in self.marks)
 
     def with_lines(self, changed: dict[int, bytes]) -> Pattern:

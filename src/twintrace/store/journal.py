@@ -81,7 +81,7 @@ class NativeJournal:
 
     @property
     def complete(self) -> bool:
-        """Was the journal closed properly? If not, the process ended in the middle of the step."""
+        """True if the journal was closed properly; otherwise the process ended in the middle of the step."""
         return len(self._kinds) > 0 and bool(self._kinds[-1] == ord("e"))
 
     def __len__(self) -> int:
@@ -168,7 +168,7 @@ class NativeJournal:
     # --- lines --------------------------------------------------------------------------------------------------
 
     def _index(self) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-        """Where each line begins and ends, and the first letter of its kind, without parsing any."""
+        """Beginning and end of each line, and the first letter of its kind, without parsing any."""
         data = np.frombuffer(self._raw, dtype=np.uint8)
         pieces, last, short = [np.zeros(0, dtype=np.int64)], -1, 0
         for at in range(0, len(data), _PIECE):

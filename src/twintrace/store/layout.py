@@ -1,4 +1,4 @@
-"""Where things lie in a trace directory.
+"""Names of files and directories in a trace.
 
     runs/a/
       manifest.json              what this is: format, version, framework, settings
@@ -71,7 +71,7 @@ def _journal(name: str) -> tuple[int, int] | None:
 
 
 def is_ours(parts: tuple[str, ...], *, is_folder: bool) -> bool:
-    """Is this something that a writer puts there? `parts` are the names on the way to it, from the trace's directory on."""
+    """True for what a writer puts there. `parts` are the names on the way to it, from the trace's directory on."""
     match parts:
         case (name,) if not is_folder:
             rank, _, suffix = name.partition(".")

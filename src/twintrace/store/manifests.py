@@ -103,7 +103,7 @@ def document_of(manifest: bytes) -> Mapping[str, Any]:
 
 
 def identity(file: Path) -> tuple[int, int, int] | None:
-    """Which file it is, whatever has been put under its name; None where there is none."""
+    """Identity of a file, whatever has been put under its name; None where there is none."""
     try:
         facts = file.stat()
     except OSError:

@@ -24,7 +24,7 @@ from .trace import Trace
 
 
 def is_native(path: layout.Place) -> bool:
-    """Is this a directory of our own layout?"""
+    """True for a directory of our own layout."""
     return (path / layout.MANIFEST).is_file()
 
 

@@ -1,4 +1,4 @@
-"""Which layouts can be opened and written: two small tables of dotted names.
+"""Layouts that can be opened and written: two small tables of dotted names.
 
     open_trace("runs/a")                      ours, or any registered layout that recognises the directory
     write_trace(trace, path, "msprobe")       a copy in another layout

@@ -28,7 +28,7 @@ PAUSE = 0.1
 
 
 def is_remote(path: object) -> bool:
-    """Is this the address of a place that fsspec is asked for: `s3://bucket/runs/a`?"""
+    """True for the address of a place that fsspec is asked for: `s3://bucket/runs/a`."""
     return isinstance(path, str) and "://" in path
 
 

@@ -47,7 +47,7 @@ class Records(Protocol):
 
 
 class Lines(Protocol):
-    """Where a recorder's sealed lines go. After `commit` they are to survive the process."""
+    """Destination of a recorder's sealed lines. After `commit` they are to survive the process."""
 
     def add(self, line: bytes) -> None: ...
     def commit(self) -> None: ...
@@ -225,7 +225,7 @@ class TraceWriter:
         return cls(root, rank=rank, keep_payload=keep_payload, buffer=buffer, folds=folds, ended=ended, taken=taken)
 
     def has_step(self, step: int) -> bool:
-        """Has this rank recorded that step already?"""
+        """True if this rank has recorded that step already."""
         return step in self._taken or layout.journal_dir(self.root, step, self.rank).exists()
 
     def next_step(self) -> int:

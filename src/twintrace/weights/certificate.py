@@ -160,7 +160,7 @@ class _Certifier:
         return mistake or describe(wanted, got, spec.dtype, kind)
 
     def _turned(self, got: Any, name: str) -> str:
-        """Is it another's weight, transposed?"""
+        """True for another's weight, transposed."""
         if got.ndim != 2:
             return ""
         mark = fingerprint(np.ascontiguousarray(got.T))

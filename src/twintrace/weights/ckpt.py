@@ -62,7 +62,7 @@ def read(path: Path) -> Checkpoint:
 
 
 def _check_crc(path: Path, file: BinaryIO, size: int) -> int:
-    """Where the messages end."""
+    """End of the messages."""
     file.seek(max(0, size - 17))
     tail = file.read(17)
     file.seek(0)

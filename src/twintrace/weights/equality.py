@@ -1,4 +1,4 @@
-"""Which weight is which by equal values: whole, in another layout, as rows of another, or made of several.
+"""Pairs of weights by equal values: whole, in another layout, as rows of another, or made of several.
 
     blocks.0.attn.qkv.weight    rows 0:8 of it are query.weight, rows 8:16 key.weight, the rest value.weight
     h.0.mlp.c_fc.weight         transposed it is fc1.weight

@@ -1,4 +1,4 @@
-"""Where a checkpoint's tensors lie on disk, and how they come into memory: one at a time, or in blocks.
+"""Places of a checkpoint's tensors on disk, and their way into memory: one at a time, or in blocks.
 
     Checkpoint("net.ckpt", "ckpt", {"fc.weight": Stored(f32[4, 3], one Extent of 48 bytes at 30), …})
     .specs                 fc.weight: f32[4, 3]

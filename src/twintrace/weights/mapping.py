@@ -1,4 +1,4 @@
-"""Which weight of one net is which of the other.
+"""Pairs of the weights of two nets.
 
     left (torch)                      right (mindspore)
     encoder.0.attn.q.weight    f32    blocks.0.query.weight      0.90  alike, and called the same: q
@@ -104,7 +104,7 @@ class _Matcher:
         return {path: group for path, group in groups.items() if path not in open_ or not self._idle(side, group)}
 
     def _idle(self, side: int, group: Group) -> bool:
-        """Does all that it holds follow from its shape? Then it needs no partner."""
+        """True if all that it holds follows from its shape: then it needs no partner."""
         if (side, group.path) not in self.known_idle:
             state = (self.left, self.right)[side]
             idle = all(item.counter or derivation(item, state) for item in group.items.values())

@@ -165,7 +165,7 @@ class Places:
     """Places that only the order of numbers paired."""
 
     def counted(self, left: Group) -> bool:
-        """Is the left layer in a branch that only its number paired?"""
+        """True if the left layer is in a branch that only its number paired."""
         return self.at[0].get(left.path, 0) in self.by_number
 
     def tokens(self, side: int, group: Group) -> tuple[str, ...]:

@@ -36,12 +36,12 @@ _SMALL = 1 << 22
 
 
 def is_zip(head: bytes) -> bool:
-    """Does a file begin like the format of today?"""
+    """True if a file begins like the format of today."""
     return head[:4] == b"PK\x03\x04"
 
 
 def is_legacy(head: bytes) -> bool:
-    """Does a file begin like the format from before 2020, or like any other pickle?"""
+    """True if a file begins like the format from before 2020, or like any other pickle."""
     return head[:1] == b"\x80"
 
 

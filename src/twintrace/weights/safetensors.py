@@ -32,7 +32,7 @@ LONGEST_HEADER = 100_000_000  # the format's own limit
 
 
 def is_safetensors(head: bytes, suffix: str) -> bool:
-    """Do a file's first nine bytes look like it? A file that is called so is taken for one, unless it begins as a .ckpt does."""
+    """True if its first nine bytes look like it. A file that is called so is taken for one, unless it begins as a .ckpt does."""
     brace = head[8:9] == b"{"
     if suffix == ".safetensors" and (brace or head[:1] != b"\n"):
         return True

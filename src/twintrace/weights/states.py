@@ -72,7 +72,7 @@ class Item:
 
     @property
     def counter(self) -> bool:
-        """Is it a count of batches, which only some frameworks keep?"""
+        """True for a count of batches, which only some frameworks keep."""
         return self.role in COUNTERS
 
 

@@ -48,7 +48,7 @@ def parse(step: str) -> tuple[str, tuple[Any, ...]]:
 
 
 def keeps_bytes(steps: Sequence[str]) -> bool:
-    """Is the result the same bytes in another shape?"""
+    """True if the result is the same bytes in another shape."""
     return all(step.startswith(SAME_BYTES) for step in steps)
 
 

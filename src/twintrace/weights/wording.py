@@ -68,7 +68,7 @@ class Wording:
         return Wording(self.words.difference(_COUNTING), self.counts, self.counts)
 
     def contradicts(self, other: Wording) -> bool:
-        """Do the words say that they are different things?"""
+        """True if the words say that they are different things."""
         ours, theirs = self.words, other.words
         return any(ours & kinds and theirs & kinds and not ours & theirs & kinds for kinds in OPPOSED)
 

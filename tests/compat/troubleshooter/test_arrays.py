@@ -109,7 +109,7 @@ def test_values_below_atol_are_warned_about(folders, capsys):
     sides = folders({"x": X * 1e-6}, {"x": -X * 1e-6})
     assert rows(ts.migrator.compare_npy_dir(*sides))["x.npy"][1] == "True"
     assert (
-        "Close only because every value is below atol 0.0001: 1 of 1 pairs, first x.npy, x.npy"
+        "Within the tolerances only because every value is below atol 0.0001: 1 pair, first x.npy"
         in capsys.readouterr().err
     )
 

@@ -21,8 +21,7 @@ import numpy as np
 from .... import api
 from ....model.errors import ReportError, UsageError
 from ....model.results import TensorResult
-from ....model.verdicts import Outcome
-from ..results import INCONSISTENT, VALUE_FIELDS, Scores, is_double, scores
+from ..results import INCONSISTENT, VALUE_FIELDS, Scores, in_their_words, is_double, scores
 from ..tables import attention, boxed, caution, say, write_csv
 
 StrPath = str | os.PathLike[str]
@@ -264,7 +263,6 @@ def _rows(
     }
     there = [{path.name for path in Path(folder).glob("*.npy")} for folder in folders]
     rows: list[_Row] = []
-    small: list[NamePair] = []
     for pair in pairs:
         if any(name is not None and name.startswith("LAYER_") for name in pair):
             continue  # marks of api_dump, which hold no values
@@ -273,12 +271,8 @@ def _rows(
         gone = [name for name, names in zip(files, there, strict=True) if name is not None and name not in names]
         said = Scores(f"There is no {gone[0]}" if gone else False) if item is None else _said(item, equal_nan)
         rows.append((pair, said))
-        small += [pair] * _below(item, atol)
-    if small:
-        caution(
-            f"Close only because every value is below atol {atol:g}: {len(small)} of {len(rows)} pairs, first {small[0][0]}, "
-            f"{small[0][1]}. A smaller atol would tell."
-        )
+    for remark in comparison.remarks:
+        caution(in_their_words(remark))
     return rows
 
 
@@ -291,11 +285,6 @@ def _said(item: TensorResult, equal_nan: bool) -> Scores:
     if item.measurement is None:
         return Scores(f"Cannot be read: {item.verdict.because}")
     return scores(item.measurement, equal_nan=equal_nan, double=is_double(item.left.spec, item.right.spec))
-
-
-def _below(item: TensorResult | None, atol: float) -> bool:
-    measured = item.measurement if item is not None and item.verdict.outcome is Outcome.ROUNDING else None
-    return measured is not None and max(measured.max_left or 0.0, measured.max_right or 0.0) <= atol
 
 
 def _file(name: str | None) -> str | None:
