@@ -60,9 +60,9 @@ def test_a_kernel_that_ran_once_more_does_not_shift_the_others(kernels):
 
     _, _, found = Kernels(npu, bench).pair(3, 1)
 
-    assert [pair.npu and pair.npu.max for pair in found.pairs] == [4.0, 5.0, 6.0, None]
-    assert [pair.bench and pair.bench.max for pair in found.pairs] == [4.0, 5.0, 6.0, 10.0]
-    assert found.pairs[3].because
+    assert [pair.npu and pair.npu.max for pair in found.pairs] == [4.0, None, 5.0, 6.0]
+    assert [pair.bench and pair.bench.max for pair in found.pairs] == [4.0, 10.0, 5.0, 6.0]
+    assert found.pairs[1].because
 
 
 def test_kernels_that_fail_are_coloured_say_why_and_are_advised_on(kernels, tmp_path):

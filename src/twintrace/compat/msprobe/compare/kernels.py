@@ -24,7 +24,8 @@ from ....model.values import TensorRef, leaves, tensor_slots
 from ....store.trace import Journal
 from ...translating import over_all_elements
 from ..dumps import Dump, Item, Number
-from .pairing import ItemPair, Pairing
+from .aligned import Aligned
+from .pairing import Pairing, pair_aligned
 
 
 @dataclass(frozen=True)
@@ -60,34 +61,17 @@ class Kernels:
         )
         alignment = api.pair_up(*self._traces, steps=[step], ranks=[rank])[step, rank]
         names = [{tensor.id: name for name, tensor in dump.tensors.items()} for dump in (left, right)]
-        found = {
-            names[0][pair.left]: (names[1][pair.right], match.because, pair.layout)
-            for match in alignment.matches
-            for pair in match.tensors
-            if pair.left in names[0] and pair.right in names[1]
-        }
-        alone = [
-            {names[which].get(tensor, ""): item.because for item in items for tensor in _tensors(item.call)}
-            for which, items in enumerate((alignment.only_left, alignment.only_right))
-        ]
-        return left, right, Pairing(tuple(_pairs(left, right, found, alone)))
-
-
-def _pairs(
-    left: KernelDump, right: KernelDump, found: dict[str, Any], alone: list[dict[str, str]]
-) -> Iterator[ItemPair]:
-    theirs = {item.name: item for item in right.items}
-    taken = {name for name, _, _ in found.values()}
-    why = "the other side has no such input or output of a kernel"
-    for item in left.items:
-        if item.name in found:
-            other, because, layout = found[item.name]
-            yield ItemPair(item, theirs[other], because, layout)
-        else:
-            yield ItemPair(item, None, alone[0].get(item.name, why))
-    for item in right.items:
-        if item.name not in taken:
-            yield ItemPair(None, item, alone[1].get(item.name, why))
+        aligned = Aligned(
+            items=[
+                (names[0][pair.left], names[1][pair.right], match.because, pair.layout)
+                for match in alignment.matches
+                for pair in match.tensors
+                if pair.left in names[0] and pair.right in names[1]
+            ]
+        )
+        for alone, items in zip(aligned.alone, (alignment.only_left, alignment.only_right), strict=True):
+            alone |= {_record(item.call): item.because for item in items}
+        return left, right, pair_aligned(left, right, aligned)
 
 
 def _opened(path: Path, journal: Journal) -> KernelDump:
@@ -104,9 +88,13 @@ def _opened(path: Path, journal: Journal) -> KernelDump:
     return KernelDump(path, task, "L2", "mindspore", tuple(items), {}, {}, problems, journal=journal, tensors=tensors)
 
 
+def _record(call: Call) -> str:
+    return f"{call.site.type}.{call.site.name}.{call.site.call}"
+
+
 def _item(call: Call, state: str, slot: str, tensor: Tensor, taken: dict[str, Tensor]) -> Item:
     """A tensor in a file of its own has the file's name, one in a table that of its row: operation, task, end and slot."""
-    record = f"{call.site.type}.{call.site.name}.{call.site.call}"
+    record = _record(call)
     file = str(tensor.facts.get("file", ""))
     name = file if tensor.payload is not None else str(tensor.facts.get("row", ""))
     if not name or name in taken:  # the same once more: a kernel that ran again
@@ -134,7 +122,3 @@ def _statistics(found: Statistics | None) -> tuple[Number, Number, Number, Numbe
 def _slots(call: Call) -> Iterator[tuple[str, str, int]]:
     yield from (("input", slot, tensor) for slot, tensor in tensor_slots(call.args, call.kwargs))
     yield from (("output", slot or "0", leaf.id) for slot, leaf in leaves(call.output) if isinstance(leaf, TensorRef))
-
-
-def _tensors(call: Call) -> Iterator[int]:
-    return (tensor for _, _, tensor in _slots(call))

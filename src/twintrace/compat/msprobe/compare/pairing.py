@@ -127,6 +127,13 @@ def pair_items(npu: Dump, bench: Dump, rules: PairingRules | None = None) -> Pai
     return Pairing(tuple(pairs.all()), tuple(pairs.remarks))
 
 
+def pair_aligned(npu: Dump, bench: Dump, aligned: Aligned) -> Pairing:
+    """Lay two dumps side by side as an alignment says, and nothing else."""
+    pairs = _Pairs(_Side(npu, "npu", "bench"), _Side(bench, "bench", "npu"))
+    pairs.follow_alignment(aligned)
+    return Pairing(tuple(pairs.all()))
+
+
 def _same_but_for_the_number(one: str, two: str) -> bool:
     names = [parse(record) for record in (one, two)]
     ends = [
