@@ -88,23 +88,13 @@ def value_text(value: Any, place: Place, path: str, framework: str) -> str:
     if isinstance(value, complex):
         return f'{{"type": "complex", "value": "{value}"}}'
     if isinstance(value, Nest):
-        if is_plain(value):
-            return list_text([item for _, item in value.items], place, path, framework)
-        return object_text(dict(value.items), place, path, framework)
+        prefix, plain = f"{path}." if path else "", is_plain(value)
+        texts = [
+            ("" if plain else f"{quote(key)}: ") + value_text(item, place, f"{prefix}{key}", framework)
+            for key, item in dict(value.items).items()
+        ]
+        return f"[{', '.join(texts)}]" if plain else f"{{{', '.join(texts)}}}"
     return _token_text(value.kind, value.text, framework)
-
-
-def list_text(items: Sequence[Any], place: Place, path: str, framework: str) -> str:
-    """A list or tuple: its items are numbered."""
-    prefix = f"{path}." if path else ""
-    return f"[{', '.join([value_text(item, place, f'{prefix}{i}', framework) for i, item in enumerate(items)])}]"
-
-
-def object_text(items: Mapping[str, Any], place: Place, path: str, framework: str) -> str:
-    """A dict, named tuple or dataclass: its items have names."""
-    prefix = f"{path}." if path else ""
-    texts = [f"{quote(key)}: {value_text(item, place, f'{prefix}{key}', framework)}" for key, item in items.items()]
-    return f"{{{', '.join(texts)}}}"
 
 
 def with_gaps(value: Value, slot: str) -> Any:

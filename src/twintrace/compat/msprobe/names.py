@@ -105,14 +105,17 @@ class RecordName:
             return Kind.SAVE
         return Kind.MODULE if self.prefix in MODULES else Kind.API
 
+    @property
+    def stem(self) -> str:
+        """`Functional.conv2d`, `Module.fc.Linear`: all before call and direction; what mapping files call it."""
+        return ".".join(filter(None, (self.prefix, self.name, self.type)))
+
     def __str__(self) -> str:
         if self.what == "debug":
-            return f"{self.name}.{self.call}.debug"
+            return saved_name(self.name, self.call)
         if self.what == "parameters_grad":
-            return f"{self.prefix}.{self.name}.{self.type}.parameters_grad"
-        if self.prefix in MODULES:
-            return f"{self.prefix}.{self.name}.{self.type}.{self.what}.{self.call}"
-        return f"{self.prefix}.{self.name}.{self.call}.{self.what}"
+            return gradients_name(self.stem)
+        return record_name(self.stem, self.call, backward=self.what == "backward")
 
     def site_name(self, framework: str) -> str:
         """Name in a trace. `framework` is what dump.json says."""

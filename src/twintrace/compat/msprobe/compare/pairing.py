@@ -136,9 +136,7 @@ def pair_aligned(npu: Dump, bench: Dump, aligned: Aligned) -> Pairing:
 
 def _same_but_for_the_number(one: str, two: str) -> bool:
     names = [parse(record) for record in (one, two)]
-    ends = [
-        record if name is None else (_stem(name), name.what) for record, name in zip((one, two), names, strict=True)
-    ]
+    ends = [record if name is None else (name.stem, name.what) for record, name in zip((one, two), names, strict=True)]
     return ends[0] == ends[1]
 
 
@@ -176,7 +174,7 @@ class _Side:
         for record in self.records:
             name = parse(record)
             if name is not None:
-                calls.setdefault(_stem(name), {})[name.call, name.what] = record
+                calls.setdefault(name.stem, {})[name.call, name.what] = record
         return calls
 
     def is_free(self, index: int) -> bool:
@@ -443,11 +441,6 @@ def _ruled(rule: ApiRule, backward: bool, slot: _Slot) -> _Slot | None:
 
 
 # --- modules ----------------------------------------------------------------------------------------------------------
-
-
-def _stem(record: RecordName) -> str:
-    """`Functional.conv2d`: what mapping files call it."""
-    return ".".join(filter(None, (record.prefix, record.name, record.type)))
 
 
 def _partner_of_layer(modules: Mapping[str, str], name: RecordName) -> _Partner | None:
