@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from ...model.sites import Kind
@@ -195,6 +195,12 @@ def record_name(stem: str, call: int, *, backward: bool = False) -> str:
     if stem.startswith(("Module.", "Cell.")):
         return f"{stem}.{direction}.{call}"
     return f"{stem}.{call}.{direction}"
+
+
+def backward_of(record: str) -> str:
+    """The record of the gradients of what is in another: `Module.fc.Linear.backward.0` for `Module.fc.Linear.forward.0`."""
+    name = parse(record)
+    return str(replace(name, what="backward")) if name is not None and name.what == "forward" else record
 
 
 def gradients_name(stem: str) -> str:

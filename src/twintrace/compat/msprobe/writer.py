@@ -33,7 +33,7 @@ from ..documents import Document, quote
 from ..translating import Translator, frame_text
 from .config import Settings
 from .elements import Elements, Gap, Growing, gaps_in, with_gaps
-from .names import FRAMEWORKS, Numbers, gradients_name, record_name, saved_name, stem
+from .names import FRAMEWORKS, Numbers, backward_of, gradients_name, record_name, saved_name, stem
 from .selection import Selection
 from .values import Values, clear
 
@@ -318,7 +318,7 @@ class DumpWriter(Translator):
     def _add_module(self, record: Mapping[str, Wire], begin: str, name: str) -> None:
         self._modules[record["id"]] = name
         for child, backward in self._children.pop(record["id"], ()):
-            self._construct(child, _backward_of(name) if backward else name)
+            self._construct(child, backward_of(name) if backward else name)
         held = record.get("params") or {}
         learning = frozenset(key for key, number in held.items() if self._elements.wants_gradient(number))
         self._owners[record["name"]] = begin, learning or frozenset(held)
@@ -328,7 +328,7 @@ class DumpWriter(Translator):
         if up is None:
             self._construct(name, None)
         elif up in self._modules:
-            self._construct(name, _backward_of(self._modules[up]) if backward else self._modules[up])
+            self._construct(name, backward_of(self._modules[up]) if backward else self._modules[up])
         else:
             self._children.setdefault(up, []).append((name, backward))
 
@@ -390,7 +390,7 @@ class DumpWriter(Translator):
         """The backward records of the modules around a call, the nearest first."""
         up = call.parent
         while up is not None and up in self._modules:
-            yield _backward_of(self._modules[up])
+            yield backward_of(self._modules[up])
             up = self._calls[up].parent if up in self._calls else None
 
     def _close_backward(self, key: int) -> None:
@@ -465,9 +465,3 @@ def _after(value: Value, slot: str, after: Mapping[str, int]) -> Value:
     if not isinstance(value, Nest) or not value.items:
         return value
     return Nest("list", tuple((key, _after(item, f"{slot}.{key}", after)) for key, item in value.items))
-
-
-def _backward_of(name: str) -> str:
-    """`Module.fc.Linear.backward.0` for `Module.fc.Linear.forward.0`."""
-    begin, _, number = name.rpartition(".")
-    return f"{begin.removesuffix('forward')}backward.{number}"

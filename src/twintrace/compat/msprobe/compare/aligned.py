@@ -24,7 +24,7 @@ from ....model.sites import Kind
 from ....store.trace import DerivedJournal, Journal, Trace
 from ..dumps import Dump
 from ..layout import DumpJournal
-from ..names import FRAMEWORKS, parse
+from ..names import FRAMEWORKS, backward_of, parse
 
 _PLACE = (0, 0)
 
@@ -63,18 +63,18 @@ def align_dumps(
         if len(names[0]) == len(names[1]) == 1:
             (one,), (two,) = names
             gradients = sides[0].gradients(one), sides[1].gradients(two)
-            for pair in ((one, two), (_backward(one), _backward(two)), gradients):
+            for pair in ((one, two), (backward_of(one), backward_of(two)), gradients):
                 if pair[0] is not None and pair[1] is not None:
                     aligned.records.append((pair[0], pair[1], match.because))
         for tensors in match.tensors:
             back = tensors.part.backward
-            add_items(tensors, [[*map(_backward, each)] if back else each for each in names], match.because)
+            add_items(tensors, [[*map(backward_of, each)] if back else each for each in names], match.because)
     for tensors in alignment.parameter_gradients:
         add_items(tensors, [None, None], tensors.because or "gradients of parameters that belong together")
     for side, why, alone in zip(sides, aligned.alone, (alignment.only_left, alignment.only_right), strict=True):
         for item in alone:
             record = side.record(item.call)
-            why |= {record: item.because, _backward(record): item.because}
+            why |= {record: item.because, backward_of(record): item.because}
     return aligned
 
 
@@ -129,9 +129,3 @@ def _place(part: Part, slot: str) -> str:
     slot = slot.rpartition(":")[2]  # of several calls: `MatMul#0:1`
     slot = slot.removeprefix("kw.").removeprefix("node.") or "0"
     return f"{word}.{slot}" if word else slot
-
-
-def _backward(record: str) -> str:
-    """The record of the gradients of what is in another."""
-    name = parse(record)
-    return str(replace(name, what="backward")) if name is not None and name.what == "forward" else record

@@ -21,6 +21,7 @@ import yaml
 
 from .... import api
 from ....model.errors import UsageError
+from .request import text_in
 
 TOP = "TopLayer"
 """Stands above all layers; older files call it Cell."""
@@ -211,14 +212,7 @@ class _File:
 
     def __init__(self, path: Path) -> None:
         self.name = str(path)
-        try:
-            text = path.read_text(encoding="utf-8-sig")
-        except UnicodeDecodeError as error:
-            raise UsageError(f"{path}: the mapping is not UTF-8 text (byte {error.start}). Save it as UTF-8.") from None
-        except OSError as error:
-            raise UsageError(
-                f"{path}: the mapping cannot be read ({error.strerror}). Give the name of a YAML file."
-            ) from None
+        text = text_in(path, "a YAML file")
         try:
             self._nodes = [node for node in yaml.compose_all(text, Loader=yaml.SafeLoader) if not _is_null(node)]
         except (yaml.YAMLError, RecursionError) as error:

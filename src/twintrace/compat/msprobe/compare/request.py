@@ -59,12 +59,7 @@ class Request:
 
 def read_request(path: Path) -> Request:
     """Request of a compare.json."""
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise UsageError(f"{path}: not UTF-8 text (byte {error.start}). Save it as UTF-8.") from None
-    except OSError as error:
-        raise UsageError(f"{path}: cannot be read ({error.strerror}). Give the name of a compare.json.") from None
+    text = text_in(path, "a compare.json")
     try:
         found = json.loads(_REMARK.sub(lambda match: match[1] or " " * len(match[0]), text))
     except (ValueError, RecursionError) as error:
@@ -72,6 +67,16 @@ def read_request(path: Path) -> Request:
         why = error.msg if isinstance(error, json.JSONDecodeError) else str(error)
         raise UsageError(f'{path}: {line}not JSON: {why}. Expected {{"npu_path": "…", "bench_path": "…"}}.') from None
     return request_of(found, str(path), beside=path.parent)
+
+
+def text_in(path: Path, kind: str) -> str:
+    """The text of a file that a user names; `kind` is what it should be."""
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{path}: not UTF-8 text (byte {error.start}). Save it as UTF-8.") from None
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be read ({error.strerror}). Give the name of {kind}.") from None
 
 
 def request_of(
