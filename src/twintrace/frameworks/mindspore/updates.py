@@ -43,6 +43,9 @@ def is_optimizer(cell: Any) -> bool:
 class Updates:
     """Knows whether an optimizer is at work, and reports its steps where a sink is given."""
 
+    _is_graph = True
+    """True for optimizers whose steps are compiled graphs."""
+
     def __init__(self, sink: Sink | None = None) -> None:
         self._sink = sink
         self.running = False
@@ -67,40 +70,53 @@ class Updates:
         return __call__
 
     def _step(self, original: Any, optimizer: Any, args: Any, kwargs: Any) -> Any:
-        self.running, self.own = True, type(optimizer).__module__.startswith("mindspore.")
+        self.running, self.own = True, self._is_own(type(optimizer))
         call = self._enter(optimizer, args, kwargs) if self.own else None
         try:
-            with _compiled_as_ever() if self.own else nullcontext():
+            with _compiled_as_ever() if self.own and self._is_graph else nullcontext():
                 output = original(optimizer, *args, **kwargs)
         except BaseException as error:
-            self._forget()
             if call is not None and self._sink is not None:
                 self._sink.fail(call, error)
             raise
-        self._forget()
-        wrote()
+        finally:
+            self._forget()
+            wrote()
         if call is not None and self._sink is not None:
             with unseen():
-                state = _state(optimizer)
-                self._sink.leave(call, {"parameters": _parameters(optimizer), "state": state})
+                parameters, state = self._held(optimizer)
+                self._sink.leave(call, {"parameters": parameters, "state": state})
         return output
 
     def _enter(self, optimizer: Any, args: Any, kwargs: Any) -> Open | None:
         if self._sink is None:
             return None
         with unseen():
-            return self._sink.enter(
-                Kind.API,
-                _name(type(optimizer)),
-                (_parameters(optimizer),),
-                {
-                    "gradients": args[0] if args else kwargs.get("gradients", kwargs.get("grads")),
-                    "state": _state(optimizer),
-                    "settings": _settings(optimizer),
-                },
-                phase=Phase.UPDATE,
-                mutates=("0", "kw.state"),
-            )
+            parameters, state = self._held(optimizer)
+            gradients, settings = self._given(optimizer, parameters, args, kwargs)
+            named = {"gradients": gradients, "state": state, **settings}
+            name = self._name(type(optimizer))
+            return self._sink.enter(Kind.API, name, (parameters,), named, phase=Phase.UPDATE, mutates=("0", "kw.state"))
+
+    # What an optimizer is and has: MSAdapter's are others.
+
+    def _is_own(self, kind: type) -> bool:
+        """True for an optimizer of the framework."""
+        return kind.__module__.startswith("mindspore.")
+
+    def _name(self, kind: type) -> str:
+        """`mindspore.nn.Adam`, `mindspore.mint.optim.AdamW`: where the user finds it."""
+        homes = ("mindspore.mint.optim", "mindspore.experimental.optim")
+        return f"{next(filter(kind.__module__.startswith, homes), 'mindspore.nn')}.{kind.__name__}"
+
+    def _held(self, optimizer: Any) -> tuple[list[Any], dict[str, Any]]:
+        """Parameters and state."""
+        return list(optimizer.parameters), _state(optimizer)
+
+    def _given(self, optimizer: Any, parameters: list[Any], args: Any, kwargs: Any) -> tuple[Any, dict[str, Any]]:
+        """Gradients and, by the name of the argument that they are recorded as, settings."""
+        gradients = args[0] if args else kwargs.get("gradients", kwargs.get("grads"))
+        return gradients, {"settings": _settings(optimizer)}
 
 
 @contextmanager
@@ -112,19 +128,6 @@ def _compiled_as_ever() -> Iterator[None]:
     finally:
         if switch is not None:
             os.environ["MS_JIT"] = switch
-
-
-def _name(kind: type) -> str:
-    """`mindspore.nn.Adam`, `mindspore.mint.optim.AdamW`: where the user finds it."""
-    home = kind.__module__
-    for public in ("mindspore.mint.optim", "mindspore.experimental.optim"):
-        if home.startswith(public):
-            return f"{public}.{kind.__name__}"
-    return f"mindspore.nn.{kind.__name__}"
-
-
-def _parameters(optimizer: Any) -> list[Any]:
-    return list(optimizer.parameters)
 
 
 def _state(optimizer: Any) -> dict[str, Any]:

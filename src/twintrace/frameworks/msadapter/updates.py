@@ -15,13 +15,9 @@ from typing import Any
 
 from torch.optim import Optimizer
 
-from ...model.sites import Kind, Phase
 from ..mindspore.updates import Updates as MindsporeUpdates
-from ..protocol import Open
-from .gradients import unseen
 from .names import PACKAGE
 from .patches import patch
-from .tensors import wrote
 
 
 def is_optimizer(value: Any) -> bool:
@@ -31,6 +27,8 @@ def is_optimizer(value: Any) -> bool:
 
 class Updates(MindsporeUpdates):
     """MindSpore's, for torch's optimizers."""
+
+    _is_graph = False
 
     def install(self) -> Iterator[Callable[[], None]]:
         """Install; yields what undoes each change."""
@@ -42,45 +40,18 @@ class Updates(MindsporeUpdates):
             if "step" in vars(kind):
                 yield patch(vars(kind)["step"], "__call__", self._layer)
 
-    def _step(self, original: Any, optimizer: Any, args: Any, kwargs: Any) -> Any:
-        self.running, self.own = True, type(optimizer).__module__.partition(".")[0] == PACKAGE
-        call = self._enter(optimizer, args, kwargs) if self.own else None
-        try:
-            output = original(optimizer, *args, **kwargs)
-        except BaseException as error:
-            if call is not None and self._sink is not None:
-                self._sink.fail(call, error)
-            raise
-        finally:
-            self._forget()
-            wrote()
-        if call is not None and self._sink is not None:
-            with unseen():
-                parameters = _parameters(optimizer)
-                self._sink.leave(call, {"parameters": parameters, "state": _state(optimizer, parameters)})
-        return output
+    def _is_own(self, kind: type) -> bool:
+        return kind.__module__.partition(".")[0] == PACKAGE
 
-    def _enter(self, optimizer: Any, args: Any, kwargs: Any) -> Open | None:
-        if self._sink is None:
-            return None
-        with unseen():
-            parameters = _parameters(optimizer)
-            return self._sink.enter(
-                Kind.API,
-                f"torch.optim.{type(optimizer).__name__}.step",
-                (parameters,),
-                {
-                    "gradients": [parameter.grad for parameter in parameters],
-                    "state": _state(optimizer, parameters),
-                    "groups": _groups(optimizer),
-                },
-                phase=Phase.UPDATE,
-                mutates=("0", "kw.state"),
-            )
+    def _name(self, kind: type) -> str:
+        return f"torch.optim.{kind.__name__}.step"
 
+    def _held(self, optimizer: Any) -> tuple[list[Any], dict[str, Any]]:
+        parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+        return parameters, _state(optimizer, parameters)
 
-def _parameters(optimizer: Any) -> list[Any]:
-    return [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    def _given(self, optimizer: Any, parameters: list[Any], args: Any, kwargs: Any) -> tuple[Any, dict[str, Any]]:
+        return [parameter.grad for parameter in parameters], {"groups": _groups(optimizer)}
 
 
 def _state(optimizer: Any, parameters: list[Any]) -> dict[str, Any]:
