@@ -41,20 +41,23 @@ def present_phase() -> Phase:
     return Phase.RECOMPUTE if is_recomputing() else Phase.BACKWARD
 
 
+def walk(model: Any, table: str, is_other: Callable[[Any], bool] = lambda module: False) -> Iterator[tuple[str, Any]]:
+    """Every module once, with its path; `table` is the attribute that holds its children. What is other is left out."""
+    seen: set[int] = set()
+    pending: list[tuple[str, Any]] = [("", model)]
+    while pending:
+        path, module = pending.pop()
+        if id(module) in seen or is_other(module):
+            continue
+        seen.add(id(module))
+        yield path, module
+        children = [(dotted(path, name), child) for name, child in getattr(module, table).items() if child is not None]
+        pending.extend(reversed(children))
+
+
 def named_modules(model: nn.Cell) -> Iterator[tuple[str, nn.Cell]]:
     """Every Cell once, with its path; an optimizer is none of the network's modules."""
-    seen: set[int] = set()
-    pending: list[tuple[str, nn.Cell]] = [("", model)]
-    while pending:
-        path, cell = pending.pop()
-        if id(cell) in seen or is_optimizer(cell):
-            continue
-        seen.add(id(cell))
-        yield path, cell
-        children = [
-            (f"{path}.{name}" if path else name, child) for name, child in cell._cells.items() if child is not None
-        ]
-        pending.extend(reversed(children))
+    return walk(model, "_cells", is_optimizer)
 
 
 def named_parameters(model: nn.Cell) -> Iterator[tuple[str, Any]]:

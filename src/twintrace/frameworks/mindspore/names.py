@@ -178,7 +178,7 @@ def describe(name: str, function: Any) -> Api | None:
         if "comm" not in function.__module__ and "distributed" not in function.__module__:
             return None  # used there, and at home elsewhere: `cat`
         return Api(name, _GATHERING.get(last, ()) if ".mint." in name else ())
-    return Api(name, _writes(last), _inplace_position(function), _CONDITIONAL.get(last))
+    return Api(name, _writes(last), inplace_position(function), _CONDITIONAL.get(last))
 
 
 def describe_primitive(primitive: Any) -> Api | None:
@@ -215,7 +215,8 @@ def _writes(last: str) -> tuple[str, ...]:
     return ("0",) if last.endswith("_") and not last.endswith("__") else ()
 
 
-def _inplace_position(function: Any) -> int | None:
+def inplace_position(function: Any) -> int | None:
+    """Position of the argument `inplace`; None of a function without one."""
     try:
         parameters = list(inspect.signature(function).parameters)
     except (TypeError, ValueError):
@@ -227,9 +228,10 @@ def _parameters_among(args: Sequence[Any], _: Mapping[str, Any]) -> tuple[str, .
     return tuple(str(position) for position, value in enumerate(args) if isinstance(value, Parameter))
 
 
-def _running_statistics(args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[str, ...]:
+def running_statistics(args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[str, ...]:
+    """Arguments that a batch norm writes to: its moving averages, while it trains."""
     active = kwargs.get("training", args[5] if len(args) > 5 else False)
     return ("1", "2", "kw.running_mean", "kw.running_var") if active else ()
 
 
-_CONDITIONAL = {"batch_norm": _running_statistics}
+_CONDITIONAL = {"batch_norm": running_statistics}

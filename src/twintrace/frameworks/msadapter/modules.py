@@ -14,7 +14,7 @@ from typing import Any
 from torch import nn
 
 from ..mindspore.modules import Modules as MindsporeModules
-from ..mindspore.modules import end_without_result, present_phase
+from ..mindspore.modules import end_without_result, present_phase, walk
 from ..protocol import ModuleView
 from .tensors import is_tensor
 
@@ -36,18 +36,7 @@ _OWN = ("torch.", "msadapter.", "mindtorch.")
 
 def named_modules(model: Any) -> Iterator[tuple[str, Any]]:
     """Every module once, with its path."""
-    seen: set[int] = set()
-    pending: list[tuple[str, Any]] = [("", model)]
-    while pending:
-        path, module = pending.pop()
-        if id(module) in seen:
-            continue
-        seen.add(id(module))
-        yield path, module
-        children = [
-            (f"{path}.{name}" if path else name, child) for name, child in module._modules.items() if child is not None
-        ]
-        pending.extend(reversed(children))
+    return walk(model, "_modules")
 
 
 def named_parameters(model: Any) -> Iterator[tuple[str, Any]]:

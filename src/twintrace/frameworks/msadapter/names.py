@@ -20,7 +20,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from ..mindspore.names import Api
+from ..mindspore.names import Api, inplace_position, running_statistics
 
 __all__ = ["Api", "describe", "functions", "methods"]
 
@@ -88,7 +88,7 @@ def describe(name: str, function: Any) -> Api | None:
     last = name.rpartition(".")[2]
     if last in _QUESTIONS or (last.startswith(_OWN) and last not in _OPERATORS):
         return None
-    return Api(name, _writes(last), _inplace_position(function), _CONDITIONAL.get(last))
+    return Api(name, _writes(last), inplace_position(function), _CONDITIONAL.get(last))
 
 
 def _functions() -> Iterator[tuple[FunctionType, Api]]:
@@ -127,17 +127,4 @@ def _writes(last: str) -> tuple[str, ...]:
     return ()
 
 
-def _inplace_position(function: Any) -> int | None:
-    try:
-        parameters = list(inspect.signature(function).parameters)
-    except (TypeError, ValueError):
-        return None
-    return parameters.index("inplace") if "inplace" in parameters else None
-
-
-def _running_statistics(args: Any, kwargs: Any) -> tuple[str, ...]:
-    active = kwargs.get("training", args[5] if len(args) > 5 else False)
-    return ("1", "2", "kw.running_mean", "kw.running_var") if active else ()
-
-
-_CONDITIONAL = {"batch_norm": _running_statistics}
+_CONDITIONAL = {"batch_norm": running_statistics}
