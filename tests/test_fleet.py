@@ -51,6 +51,17 @@ def test_the_rank_that_parts_first_is_named_and_the_others_follow(runs, large):
     assert "output" in found.ranks[4].where
 
 
+def test_a_place_where_many_ranks_begin_to_differ_is_looked_up_once(runs, large, monkeypatch):
+    """Each look takes the records of a step, in the driver: once for each rank it would grow with them on any number of cores."""
+    looked, name = [], fleet._name
+    monkeypatch.setattr(fleet, "_name", lambda traces, scan: looked.append(scan.rank) or name(traces, scan))
+
+    found = tt.compare(runs / "a", runs / "fault", recompute=False)
+
+    assert len(looked) == len({item.where for item in found.ranks}) == 2
+    assert all(item.where for item in found.ranks)
+
+
 def test_the_first_place_is_that_of_judging_every_rank(runs, monkeypatch):
     whole = tt.compare(runs / "a", runs / "fault")
     monkeypatch.setattr(fleet, "MANY_CALLS", 30)

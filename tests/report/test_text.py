@@ -3,6 +3,7 @@
 import dataclasses
 import io
 import re
+import tracemalloc
 
 import comparisons
 import pytest
@@ -143,6 +144,33 @@ def test_a_fact_is_told_once():
     results = tuple(result if item is comparison.forward.result else item for item in comparison.results)
     forward = dataclasses.replace(comparison.forward, result=result)
     assert label(verdict(dataclasses.replace(comparison, results=results, forward=forward)), "also") is None
+
+
+def test_a_call_of_many_mistakes_takes_memory_for_its_tensors_once():
+    """An optimizer's step of 632 parameters shows thousands of mistakes, in thousands of tensors: it took 1.5 GB."""
+    comparison = comparisons.comparison(100)
+    first = comparison.forward.result
+    pairs_of_it = tuple(
+        dataclasses.replace(
+            first.tensors[0], pair=dataclasses.replace(first.tensors[0].pair, left=number, right=number)
+        )
+        for number in range(300)
+    )
+    mistakes = tuple(Mistake("kernel", f"mistake {number}") for number in range(300))
+    many = dataclasses.replace(first, tensors=pairs_of_it, mistakes=mistakes)
+    around = dataclasses.replace(many)  # the module around it shows the same
+    comparison = dataclasses.replace(comparison, results=(many, around), forward=None, backward=None)
+
+    tracemalloc.start()
+    try:
+        distinct = comparison.mistakes
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+    assert [mistake for _, mistake in distinct] == list(mistakes)
+    assert all(place is many for place, _ in distinct)
+    assert peak < 1_000_000  # a set for each mistake: 21 MB
 
 
 @pytest.mark.parametrize(("terminal", "coloured"), [(True, True), (False, False)])

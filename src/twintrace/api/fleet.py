@@ -154,7 +154,9 @@ def _standings(
     """The standing of every rank."""
     parted = {rank for rank in chosen if _is_parted(comparison, rank)}
     first_parting = min((scan.first.step for scan in scans if scan.rank in parted and scan.first), default=None)
-    names = {scan.rank: _name(traces, group[0]) for group in groups[:_NAMED] for scan in group}
+    names: dict[int, str] = {}
+    for group in groups[:_NAMED]:
+        names |= dict.fromkeys((scan.rank for scan in group), _name(traces, group[0]))
     for scan in scans:
         place = scan.first
         if place is None:

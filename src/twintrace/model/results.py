@@ -413,15 +413,18 @@ class Comparison:
         """
         first = self.divergence
         distinct: list[tuple[CallResult, Mistake]] = []
+        # By mistake: the pairs of tensors of each call that shows it. A call has one set for all of its mistakes, since an
+        # optimizer's step shows thousands of them in thousands of tensors.
         seen: dict[tuple[int, int, Mistake], list[set[tuple[int, int]]]] = {}
-        headline = [] if first is None or first.mistake is None else [(first.result, first.mistake)]
-        everything = ((result, mistake) for result in self.judged for mistake in result.mistakes)
-        for place, mistake in (*headline, *everything):
+        headline = [] if first is None or first.mistake is None else [(first.result, (first.mistake,))]
+        everything = ((result, result.mistakes) for result in self.judged if result.mistakes)
+        for place, mistakes in (*headline, *everything):
             pairs = {(item.pair.left, item.pair.right) for item in place.tensors}
-            known = seen.setdefault((place.step, place.rank, mistake), [])
-            if not any(pairs & others for others in known):
-                distinct.append((place, mistake))
-            known.append(pairs)
+            for mistake in mistakes:
+                known = seen.setdefault((place.step, place.rank, mistake), [])
+                if all(pairs.isdisjoint(others) for others in known):
+                    distinct.append((place, mistake))
+                known.append(pairs)
         return tuple(
             sorted(distinct, key=lambda item: (not item[1].effective, item[0].step if item != distinct[0] else -1))
         )
