@@ -111,6 +111,12 @@ def of_one_parameter(meaning: Meaning, result: int) -> Meaning:
     return _of_parameter(meaning, int(number or 0), {result: f"{name}.0" if number else name})
 
 
+def is_updated(meaning: Meaning, result: int) -> bool:
+    """Does the step have a gradient for the parameter that a result belongs to? Without one the optimizer passes it over."""
+    gradients = of_one_parameter(meaning, result).arguments.get("gradients")
+    return gradients != (None,)
+
+
 def of_each_parameter(meaning: Meaning) -> Iterator[Meaning]:
     """A step of an optimizer as one for each parameter, what all share with the first; any other meaning as it is."""
     parameters = meaning.arguments.get("parameters")

@@ -31,7 +31,7 @@ from .causes import HIDDEN, cause_of
 from .evaluation import DTYPES, SINGLE, Gradients, NotRecomputable, Values, run
 from .leaves import Trend, blocks, is_part, relation, trend
 from .meanings import FRAMEWORKS_OWN, Argument, Meaning, Operand, different_arguments, told
-from .optimizers import of_one_parameter
+from .optimizers import is_updated, of_one_parameter
 from .rounding import RunningError
 from .sides import Bound, Side, Slice, inputs_of, name_of, outputs_of
 from .traits import traits_of
@@ -424,10 +424,9 @@ class Recomputation:
         one, two = self.sides[0].meaning(left.calls[0]), self.sides[1].meaning(right.calls[0])
         if one is None or two is None or one.operation != two.operation or left.calls[0].site.phase is not Phase.UPDATE:
             return False
-        return (
-            self.sides[0].framework != self.sides[1].framework
-            and different_arguments(one, two).keys() <= FRAMEWORKS_OWN
-        )
+        alike = is_updated(one, left.tensor) == is_updated(two, right.tensor)
+        across = self.sides[0].framework != self.sides[1].framework
+        return across and alike and different_arguments(one, two).keys() <= FRAMEWORKS_OWN
 
     def inherited(self, left: Slice, right: Slice, bound: Mapping[int, Bound], same: bool) -> float | None:
         """Root mean square of g(X_L) - g(X_R) over that of the left result: 0 if the inputs are equal, None if not known.
