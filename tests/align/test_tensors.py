@@ -249,6 +249,31 @@ def test_gradients_of_parameters_follow_their_parameters():
     assert not found.stray_right
 
 
+@pytest.mark.parametrize("held", [True, False], ids=["parameters are held by modules", "parameters are not seen"])
+def test_equal_gradients_of_a_layer_and_its_rewrite_are_paired(held: bool):
+    """The two biases of a recurrent layer have one gradient: the biases' own values tell them apart, or any order is right."""
+    left, right = Maker("torch"), Maker("torch")
+    biases, of_both = (noise(WIDTH, seed=1), noise(WIDTH, seed=2)), noise(WIDTH, seed=3)
+    for made, path, names in ((left, "rnn", ("bias_ih_l0", "bias_hh_l0")), (right, "cell", ("b_hidden", "b_input"))):
+        x = made.given(noise(4, WIDTH))
+        own = biases if made is left else biases[::-1]
+        parameters = dict(zip(names, own, strict=True)) if held else {}
+        steps = 1 if made is left else 2
+        for step in range(steps):
+            last = step == steps - 1
+            x = made.layer(path, path.title(), x, np.tanh(x.array) if last else x.array + 1, **parameters)
+        for name in names:
+            made.gradient(f"{path}.{name}", of_both.copy())
+    found = beside(left, right)
+
+    pairs = {(p.left_slot, p.right_slot) for p in found.parameter_gradients}
+    assert len(pairs) == 2
+    assert not found.stray_left
+    assert not found.stray_right
+    if held:
+        assert pairs == {("rnn.bias_ih_l0", "cell.b_input"), ("rnn.bias_hh_l0", "cell.b_hidden")}
+
+
 def test_a_mask_of_another_kind_is_no_pair():
     """True and false on one side, 0 and -1e9 on the other: the same place, and not the same thing."""
     left, right = Maker("torch"), Maker("mindspore")

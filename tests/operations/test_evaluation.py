@@ -158,11 +158,13 @@ def test_gradients_are_audited_by_their_own_product(dtype: torch.dtype) -> None:
     assert wrong.backward[5].ratio <= 1
 
 
-@pytest.mark.parametrize(("inner", "factor", "right"), [((3,), 1.0, True), ((), 1.0, False), ((3,), 1.5, False)])
+@pytest.mark.parametrize(
+    ("inner", "factor", "right"), [((3,), 1.0, True), ((), 1.0, True), ((3,), 1.5, False), ((), 1.5, False)]
+)
 def test_what_comes_back_to_a_result_from_within_its_call_is_no_second_gradient(
     inner: tuple[int, ...], factor: float, right: bool
 ) -> None:
-    """A norm that is composed of functions returns the scale that it multiplies by, and nobody takes it."""
+    """A norm that is composed of functions returns the scale that it multiplies by, whether somebody takes it or not."""
     meaning = Meaning(
         "rms_norm", {"input": Operand(0), "normalized_shape": (64,), "weight": None, "eps": 1e-6}, {2: 0, 3: 1}
     )

@@ -104,3 +104,36 @@ def test_too_few_parameters_or_states_are_no_arguments(kind: str, changed: dict[
         other = replace(meaning, arguments={**meaning.arguments, **more, **changed})
         with pytest.raises(NotRecomputable, match=r"parameters for|state of another number"):
             evaluate(other, lambda _, number: tensors[number].double())
+
+
+@pytest.mark.parametrize("whole", [True, False], ids=["several nodes", "one node"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize(("factor", "right"), [(1.0, True), (1.25, False)])
+def test_the_gradient_of_a_cells_state_may_have_the_part_by_way_of_its_output(
+    whole: bool, dtype: torch.dtype, factor: float, right: bool
+) -> None:
+    """On a CPU the cell is several nodes, and what is read at c has come by way of h, too; on a GPU it is one."""
+    generator = torch.Generator().manual_seed(0)
+    shapes = ((3, 8), (3, 12), (3, 12), (48, 8), (48, 12), (48,), (48,))
+    taken = [
+        (torch.randn(*shape, generator=generator) * shape[-1] ** -0.5).to(dtype).requires_grad_() for shape in shapes
+    ]
+    x, h0, c0, *params = taken
+    h, c = torch.lstm_cell(x, (h0, c0), *params)
+    seeds = [torch.randn(3, 12, generator=generator).to(dtype) for _ in range(2)]
+    found = torch.autograd.grad((h, c), (*taken, h, c), seeds)
+    sent, received = found[: len(taken)], found[len(taken) :] if whole else seeds
+    numbers = [Operand(place) for place in range(7)]
+    arguments = {"input": numbers[0], "hx": (numbers[1], numbers[2])} | dict(
+        zip(("w_ih", "w_hh", "b_ih", "b_hh"), numbers[3:], strict=True)
+    )
+    tensors = dict(enumerate([*taken, h, c, *received, *(gradient * factor for gradient in sent)]))
+    values = values_of({place: tensor.detach() for place, tensor in tensors.items()})
+
+    audited = audit(
+        Meaning("lstm_cell", arguments, {7: 0, 8: 1}),
+        values,
+        Gradients({7: 9, 8: 10}, {place: [11 + place] for place in range(7)}),
+    )
+
+    assert [score.ratio <= 1 for score in audited.backward.values()] == [right] * 7

@@ -3,17 +3,19 @@
 norm.weight     norm.gamma        the parameters of two modules that belong together
 head.weight     fc.weight         gradients that belong together as arguments' gradients of two calls
 scale           scale             the same name, where nothing else is known
-w1              w2                equal values, and no other gradient is like them
+q               query             the parameters themselves are the same
+w1              w2                equal values, and no other gradient is like them, or only such as are equal themselves
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from ..model.pairs import Layout, Match, Part, Stray, TensorPair
 from ..model.records import Gradient
 from ..model.sites import Kind
+from ..model.tensors import Tensor
 from ..operations.operands import parameter_of
 from .layouts import fits, layout_between
 from .pairing import Link, Pairing
@@ -186,11 +188,23 @@ def pair_gradients(
             namesake = by_name.get((gradient.slot, turn))
             if namesake and numel(left.tensor(gradient.tensor)) == numel(right.tensor(namesake.gradient.tensor)):
                 take(number, namesake, None, "")
-    for number, other in _alike(
-        left, right, [(n, t) for n, t in enumerate(ours) if n not in found], [t for t in theirs if id(t) in free]
-    ):
-        take(number, other, None, "the same values")
+    named = _parameters(left), _parameters(right)
+
+    def parameter(which: int, item: _Turn) -> tuple[int, Tensor] | None:
+        tensor = named[which].get(item.gradient.slot)
+        return None if tensor is None else (item.turn, tensor)
+
+    def values(which: int, item: _Turn) -> tuple[int, Tensor] | None:
+        return 0, (left, right)[which].tensor(item.gradient.tensor)
+
+    for read, because in ((parameter, "the same values of their parameters"), (values, "the same values")):
+        rest = [(n, t) for n, t in enumerate(ours) if n not in found], [t for t in theirs if id(t) in free]
+        for number, other in _alike(*rest, read):
+            take(number, other, None, because)
     take_siblings()
+    rest = [(n, t) for n, t in enumerate(ours) if n not in found], [t for t in theirs if id(t) in free]
+    for number, other in _interchangeable(left, right, *rest):
+        take(number, other, None, "the same values, as others have")
     pairs = []
     for number, (partner_turn, layout, because) in sorted(found.items()):
         one, two = ours[number].gradient, partner_turn.gradient
@@ -254,22 +268,64 @@ def _full(owner: str, name: str) -> str:
     return f"{owner}.{name}" if owner else name
 
 
+def _parameters(tree: CallTree) -> dict[str, Tensor]:
+    """Values of parameters by their full names, as the first module that holds one had it."""
+    found: dict[str, Tensor] = {}
+    for call in tree.calls:
+        for name, number in call.parameters.items() if call.site.kind is Kind.MODULE else ():
+            full = _full(call.site.name, name)
+            if full not in found:
+                found[full] = tree.tensor(number)
+    return found
+
+
 def _alike(
-    left: CallTree, right: CallTree, ours: Sequence[tuple[int, _Turn]], theirs: Sequence[_Turn]
+    ours: Sequence[tuple[int, _Turn]], theirs: Sequence[_Turn], read: Callable[[int, _Turn], tuple[int, Tensor] | None]
 ) -> Iterator[tuple[int, _Turn]]:
-    """Gradients with the same values, where just one of each side has them."""
-    sizes: dict[int, list[_Turn]] = {}
+    """Gradients that have the same values, where just one of each side has them.
+
+    `read` gives the values that stand for a gradient of the left (0) or the right (1), and a number that must be equal.
+    """
+    sizes: dict[tuple[int, int], list[tuple[_Turn, Tensor]]] = {}
     for item in theirs:
-        sizes.setdefault(numel(right.tensor(item.gradient.tensor)), []).append(item)
+        values = read(1, item)
+        if values is not None:
+            sizes.setdefault((values[0], numel(values[1])), []).append((item, values[1]))
     chosen: dict[int, list[int]] = {}
     for number, item in ours:
-        tensor = left.tensor(item.gradient.tensor)
-        fitting = [
-            other for other in sizes.get(numel(tensor), ()) if alike(tensor, right.tensor(other.gradient.tensor)) > 0
-        ]
+        values = read(0, item)
+        if values is None:
+            continue
+        same_size = sizes.get((values[0], numel(values[1])), ())
+        fitting = [other for other, theirs_values in same_size if alike(values[1], theirs_values) > 0]
         if len(fitting) == 1:
             chosen.setdefault(id(fitting[0]), []).append(number)
     by_id = {id(item): item for item in theirs}
     for other, numbers in chosen.items():
         if len(numbers) == 1:
             yield numbers[0], by_id[other]
+
+
+def _interchangeable(
+    left: CallTree, right: CallTree, ours: Sequence[tuple[int, _Turn]], theirs: Sequence[_Turn]
+) -> Iterator[tuple[int, _Turn]]:
+    """Gradients that are alike, in the order in which they come: those of one side are equal, as those of the two biases of a
+    recurrent layer are, so that any order is right.
+    """
+    sizes: dict[tuple[int, int], list[tuple[_Turn, Tensor]]] = {}
+    for item in theirs:
+        tensor = right.tensor(item.gradient.tensor)
+        sizes.setdefault((item.turn, numel(tensor)), []).append((item, tensor))
+    groups: dict[tuple[int, ...], list[tuple[int, Tensor]]] = {}
+    by_id = {id(item): (item, right.tensor(item.gradient.tensor)) for item in theirs}
+    for number, item in ours:
+        tensor = left.tensor(item.gradient.tensor)
+        same_size = sizes.get((item.turn, numel(tensor)), ())
+        groups.setdefault(tuple(id(other) for other, values in same_size if alike(tensor, values) > 0), []).append(
+            (number, tensor)
+        )
+    for fitting, group in groups.items():
+        others = [by_id[other] for other in fitting]
+        prints = {tensor.fingerprint for _, tensor in group}, {tensor.fingerprint for _, tensor in others}
+        if len(group) == len(others) > 1 and any(len(side) == 1 and None not in side for side in prints):
+            yield from zip((number for number, _ in group), (other for other, _ in others), strict=True)

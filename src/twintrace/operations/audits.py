@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -105,13 +105,14 @@ def audit(
                 forward, backward, why = audited()
     except NotRecomputable as error:
         return Audit({}, {}, str(error), str(error))
-    if gradients is not None and gradients.inner and any(score.ratio > 1 for score in backward.values()):
-        # A norm returns the deviation that it divides by: what comes back to that is on its way through the norm.
-        outer = {value: sent for value, sent in gradients.outputs.items() if value not in gradients.inner}
-        without = _audit(meaning, values, replace(gradients, outputs=outer), framework, operand_unit, keep or _forget)[
-            1
-        ]
-        backward |= {number: score for number, score in without.items() if score.ratio <= 1 < backward[number].ratio}
+    for reading in _other_readings(gradients):
+        if all(score.ratio <= 1 for score in backward.values()):
+            break
+        other = _audit(meaning, values, reading, framework, operand_unit, keep or _forget)[1]
+        if _worst(other) < _worst(backward):
+            gradients = reading
+            audited = functools.partial(_audit, meaning, values, gradients, framework, operand_unit, keep or _forget)
+        backward |= {number: score for number, score in other.items() if score.ratio <= 1 < backward[number].ratio}
     for simulate in (pytorch_sums, channels_last, in_two_steps, step_by_step):
         scores = {**forward, **backward}
         wrong = {number for number, score in scores.items() if score.ratio > 1 and is_half(values, number)}
@@ -124,6 +125,25 @@ def audit(
                 if other[number].ratio <= 1:
                     own[number] = replace(other[number], coarse_inside=True)
     return Audit(forward, backward, "", why, whole=not first)
+
+
+def _other_readings(gradients: Gradients | None) -> Iterator[Gradients]:
+    """Other readings of recorded gradients of several results, one of which may be made of another.
+
+    A norm returns the deviation that it divides by, a cell its state, of which it makes its output. Where the call is one node of
+    the graph, the gradient of each is what came from outside; where it is several, it has what came by way of the other result.
+    """
+    if gradients is None or len(gradients.outputs) < 2:
+        return
+    if gradients.inner:
+        outer = {value: sent for value, sent in gradients.outputs.items() if value not in gradients.inner}
+        yield replace(gradients, outputs=outer)
+    yield replace(gradients, totals=True)
+
+
+def _worst(scores: Mapping[int, Score]) -> float:
+    """The largest part of its bound that a result takes; none: infinite."""
+    return max((score.ratio for score in scores.values()), default=math.inf)
 
 
 def _smaller_bound(meaning: Meaning, values: Values, gradients: Gradients | None) -> dict[str, Any]:
@@ -452,6 +472,7 @@ def _audit_backward(
     if precision.unit > COARSE and not traits_of(meaning).composite:  # computed in float32, and rounded once
         units = 1.0 + units * SINGLE / precision.unit
     mode.function_units = units
+    gradients.hold(seeds)
     try:
         with mode:
             found = torch.autograd.grad(

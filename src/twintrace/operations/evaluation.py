@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -227,6 +227,14 @@ class Gradients:
     inputs: Mapping[int, Sequence[int]]
     inner: Collection[int] = ()
     """Results beside others that no recorded call took: their gradients may come from within the call itself."""
+    totals: bool = False
+    """True if the gradient of a result has the part that comes from within the call, too: of a cell's c, that by way of its h."""
+
+    def hold(self, seeds: Iterable[tuple[Tensor, Tensor]]) -> None:
+        """Let each result send back its recorded gradient and nothing more, where that is the whole one."""
+        for result, seed in seeds if self.totals else ():
+            if not result.is_leaf and result.requires_grad:
+                result.register_hook(lambda _, seed=seed: seed)
 
 
 def rounded(tensor: Tensor, dtype: str) -> Tensor:

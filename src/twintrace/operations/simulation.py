@@ -166,6 +166,7 @@ def _simulated(
             leaves = [path for path, tensor in operands.items() if tensor.requires_grad]
             if gradients is None or not results or not leaves:
                 return found
+            gradients.hold((result, seed) for (result, _), seed in zip(results, seeds, strict=True))
             sent = torch.autograd.grad(
                 [result for result, _ in results], [operands[path] for path in leaves], seeds, allow_unused=True
             )
