@@ -10,13 +10,19 @@ from ..model.nonfinite import FINITE, Counts, NonfiniteReport, Origin, Pass, Sou
 from ..model.records import Call
 from ..model.sites import Kind, Phase
 from ..model.tensors import LARGEST, Tensor
-from ..model.values import leaves, tensor_slots
+from ..model.values import tensor_slots
 from ..model.words import dotted
-from ..operations import Operand
+from ..operations.nonfinite import (
+    Cause,
+    by_position,
+    cause_of_gradient,
+    cause_of_result,
+    cause_of_update,
+    settings_of,
+    terms_of,
+)
 from ..store.trace import Journal, Trace
-from .backward import cause_of_gradient
 from .flow import Flow
-from .forward import cause_of_result
 from .growth import growth_over_calls, growth_over_steps
 from .suspects import (
     Effect,
@@ -28,7 +34,6 @@ from .suspects import (
     is_uninitialised,
     stray_suspects,
 )
-from .terms import Cause, terms_of, vanishes
 
 _AROUND = 16
 """Steps around a skipped one that are asked whether they update: a loss scaler that begins at 2^16 skips as many at the most."""
@@ -288,7 +293,8 @@ class _Search:
             advice = "use zeros, or write to it before it is read"
             return Cause(Source.UNINITIALISED, "the memory was never written to", advice)
         if call.site.phase is Phase.UPDATE:
-            return _of_update(call, flow)
+            dtypes = {flow.tensor(number).spec.dtype for number in flow.taken(call)}
+            return cause_of_update(call, flow.meaning(call), dtypes)
         cause = cause_of_result(operation, terms, settings, made)
         if cause is not None:
             return _with_autocast(cause, flow, call)
@@ -392,13 +398,8 @@ def _terms(flow: Flow, call: Call) -> tuple[Mapping[str, ValueRange], Mapping[st
     told = flow.meaning(call)
     ranges = {number: flow.range_of(number, "") for number in flow.taken(call)}
     if told is not None:
-        return terms_of(told, ranges), {
-            name: value for name, value in told.arguments.items() if not isinstance(value, Operand)
-        }
-    names = ("input", "other", *(f"operand {place}" for place in range(2, len(ranges) + 2)))
-    return {
-        name: ValueRange(name, item.spec, item.statistics) for name, item in zip(names, ranges.values(), strict=False)
-    }, {}
+        return terms_of(told, ranges), settings_of(told)
+    return by_position(ranges.values()), {}
 
 
 def _with_autocast(cause: Cause, flow: Flow, call: Call) -> Cause:
@@ -407,27 +408,6 @@ def _with_autocast(cause: Cause, flow: Flow, call: Call) -> Cause:
     if cause.source is not Source.OVERFLOW or not isinstance(setting, Mapping) or "f16" not in setting.values():
         return cause
     return Cause(cause.source, f"{cause.why}; autocast computes it in f16", cause.advice)
-
-
-def _of_update(call: Call, flow: Flow) -> Cause:
-    """An optimizer's step with finite gradients, weights and state."""
-    dtypes = {flow.tensor(number).spec.dtype for number in flow.taken(call)}
-    told = flow.meaning(call)
-    values: dict[str, object] = {} if told is None else dict(told.arguments)
-    for value in (*call.args, *call.kwargs.items()):
-        for name, leaf in leaves(value) if not isinstance(value, tuple) else leaves(value[1], value[0]):
-            if name.rpartition(".")[2] == "eps" and isinstance(leaf, float):
-                values.setdefault("eps", leaf)
-    if call.config is not None:
-        values |= {name: value for name, value in call.config.values.items() if name == "eps"}
-    eps = values.get("eps")
-    narrow = [dtype for dtype in sorted(dtypes) if isinstance(eps, float) and vanishes(eps, dtype)]
-    if narrow and isinstance(eps, float):
-        rounded = "eps is 0" if eps == 0 else f"eps={eps:g} is 0 in {narrow[0]}"
-        why = f"zero divided by zero in the optimizer: {rounded}, and a second moment is 0"
-        return Cause(Source.DIVISION, why, "give eps a value that the type can hold (1e-4 in f16), or keep f32 weights")
-    why = "weights, gradients and state are finite, and the step makes them not so"
-    return Cause(Source.UPDATE, why, "look at the learning rate and eps")
 
 
 def _forward_of(flow: Flow, call: Call) -> Call | None:

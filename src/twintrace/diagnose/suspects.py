@@ -19,8 +19,8 @@ from ..model.nonfinite import FINITE, Counts, Pass, Source
 from ..model.records import Call, Gradient, Role, is_kept
 from ..model.sites import Kind, Phase
 from ..model.values import leaves, tensor_slots
+from ..operations.nonfinite import REDUCES
 from .flow import Flow
-from .forward import REDUCES
 
 _ELEMENTWISE = frozenset(
     ("add", "sub", "mul", "div", "lerp", "maximum", "minimum", "clamp", "relu", "where", "masked_fill")

@@ -13,7 +13,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ..model.nonfinite import Source, ValueRange
+from ...model.nonfinite import Source, ValueRange
 from .terms import Cause, largest, vanishes
 
 Terms = Mapping[str, ValueRange]

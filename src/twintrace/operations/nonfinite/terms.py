@@ -5,13 +5,14 @@ torch.div(x, 0)      input, f32[8]: lo -1.2, hi 3.4, no zeros; other, a number: 
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from ..model.nonfinite import Counts, Source, ValueRange
-from ..model.tensors import LARGEST, Spec, Statistics
-from ..operations import Meaning, Operand
+from ...model.nonfinite import Counts, Source, ValueRange
+from ...model.tensors import LARGEST, Spec, Statistics
+from ..meanings import Meaning, Operand
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +43,17 @@ def terms_of(meaning: Meaning, ranges: Mapping[int, ValueRange]) -> dict[str, Va
         if isinstance(value, int | float) and not isinstance(value, bool | Operand):
             terms.setdefault(name, number(name, float(value)))
     return terms
+
+
+def by_position(ranges: Iterable[ValueRange]) -> dict[str, ValueRange]:
+    """Operands of a call whose meaning is not told."""
+    names = itertools.chain(("input", "other"), (f"operand {place}" for place in itertools.count(2)))
+    return {name: ValueRange(name, item.spec, item.statistics) for name, item in zip(names, ranges, strict=False)}
+
+
+def settings_of(meaning: Meaning) -> dict[str, object]:
+    """Arguments of an operation that are no tensors."""
+    return {name: value for name, value in meaning.arguments.items() if not isinstance(value, Operand)}
 
 
 def largest(dtype: str) -> float:

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ..model.nonfinite import Source, ValueRange
-from ..model.tensors import Spec, Statistics
+from ...model.nonfinite import Source, ValueRange
+from ...model.tensors import Spec, Statistics
 from .forward import ATTENTIONS, NORMS, PRODUCTS, SOFTMAXES, SUMS, Ranges, Settings, Terms, cause_of_result
 from .terms import Cause, largest, vanishes
 
