@@ -35,7 +35,7 @@ else:
 
 _Kind = TypeVar("_Kind", bound=Comparison)
 _KEYS = {"place", "cause", "reason"}
-_KINDS = ("meaning", "kernel", "leaf", "weights", "random", "gradient", "alone", "unproven")
+_KINDS = ("meaning", "kernel", "range", "leaf", "weights", "random", "gradient", "alone", "unproven")
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,10 +16,12 @@ from ..model.pairs import Layout, Part, TensorPair
 from ..model.records import Call
 from ..model.results import CallResult, Mistake, Status, TensorResult, Terms
 from ..model.sites import Phase
+from ..model.tensors import Tensor
 from ..model.verdicts import Outcome
 from ..operations.sides import inputs_of, name_of, outputs_of
 from ..operations.traits import traits_of
 from .detours import is_detour
+from .ranges import RangeJudge
 from .rounding import unit
 from .state import (
     ORDER,
@@ -36,7 +38,7 @@ from .state import (
     told,
     worse,
 )
-from .values import LEAF_UNITS, SELECTIVE
+from .values import FAR, LEAF_UNITS, SELECTIVE
 
 if TYPE_CHECKING:
     from ..operations.meanings import Meaning
@@ -46,6 +48,7 @@ _NOISE = 64.0
 """Units of the element type by which gradients may differ after many layers, relative to their norm."""
 _UNAUDITED = 1 / 32
 """Relative error of gradients, at most, up to which a call on their way that could not be recomputed is taken to be right."""
+_UNSENT = "no recorded call sends this gradient back"
 _LINEAR = frozenset(("add", "sub", "neg", "sum", "mean", "cast", "masked_fill", "where"))
 """Operations whose gradient does not depend on the values that they take."""
 
@@ -55,6 +58,7 @@ class Gradients:
 
     def __init__(self, state: JudgeState) -> None:
         self._state = state
+        self._ranges = RangeJudge(state)
         self._parameters: dict[tuple[int, int], int | None] = {}
         """Weights by the side and the number of a gradient that is called by a name that no module has."""
         self._noise: tuple[set[int], set[int]] = (set(), set())
@@ -190,6 +194,13 @@ class Gradients:
         if item.verdict.outcome is Outcome.SAME:
             return Judged(Status.SAME)
         parts = self._parts(item.pair)
+        spoiled = self._ranges.of_gradient(item) if any(parts) else None
+        if spoiled is not None:
+            standings = [self._standing_of_gradient(which, part) for which in (0, 1) for _, part in parts[which]]
+            incoming = together(standings)
+            if incoming.status is Status.PARTED:
+                return Judged(Status.PARTED, None, item.verdict.because, sources=incoming.sources)
+            return Judged(Status.PARTED, None, spoiled.what, (spoiled,))
         if all(
             len(sent) == 1 and sent[0][1] == number
             for sent, number in zip(parts, (item.pair.left, item.pair.right), strict=True)
@@ -322,7 +333,10 @@ class Gradients:
         values = self._values_of_gradient(item.pair)
         summed = [self._summands(which, numbers[which], values[which], parts[which]) for which in (0, 1)]
         parts = [parts[which] if summed[which] is None else summed[which] or () for which in (0, 1)]
-        lone = [self._lone_parts(which, parts) for which in (0, 1)]
+        lone = [
+            [call for call, part in self._lone_parts(which, parts) if not self._is_rounding(which, call, part)]
+            for which in (0, 1)
+        ]
         incoming = together(
             [self._standing_of_gradient(which, gradient) for which in (0, 1) for _, gradient in parts[which]]
         )
@@ -386,7 +400,8 @@ class Gradients:
         """The same of a gradient that came back, over its size; nothing of one that was compared and is not apart."""
         if number in self._noise[which]:
             return math.inf
-        if number in self._state.gradient_of[which]:
+        judged = self._state.gradient_of[which].get(number)
+        if judged is not None and judged.status is not Status.UNTOLD:
             return 0.0
         key = which, number
         if key not in self._relative_noises:
@@ -484,8 +499,8 @@ class Gradients:
             self._parameters[key] = next(fitting, None)
         return self._parameters[key]
 
-    def _lone_parts(self, which: int, parts: Sequence[Sequence[tuple[Call, int]]]) -> list[Call]:
-        """Calls of one side that send a part of a gradient back which has no counterpart on the other."""
+    def _lone_parts(self, which: int, parts: Sequence[Sequence[tuple[Call, int]]]) -> list[tuple[Call, int]]:
+        """Calls of one side that send a part of a gradient back which has no counterpart on the other, and these parts."""
         other = parts[1 - which]
         theirs = {
             id(self._state.match_of[1 - which].get(call.id))
@@ -498,8 +513,12 @@ class Gradients:
             if match is None or id(match) not in theirs:
                 if gradient in self._state.gradient_of[which]:
                     continue
-                found.append(call)
+                found.append((call, gradient))
         return found
+
+    def _is_rounding(self, which: int, call: Call, part: int) -> bool:
+        """True if all of a part is rounding of terms that cancel: the gradient of a mean that is subtracted."""
+        return self._state.recomputation.rms(which, part) <= self._allowed(which, call, part)
 
     def _lone_gradient(self, item: TensorResult, which: int, call: Call) -> Judged:
         side, other = (("left", "right"), ("right", "left"))[which]
@@ -561,13 +580,37 @@ class Gradients:
         if measured is not None and measured.max_ulp is not None and measured.max_ulp <= LEAF_UNITS:
             return Judged(Status.CLEAN)
         unseen = "module" in (self._state.sides[0].level, self._state.sides[1].level)  # functions between modules
+        if unseen and not self._is_plain(item):
+            return Judged(Status.UNTOLD, None, item.verdict.because, untold=_UNSENT)
         if unseen or any(
             judged.status is not Status.SAME
             for judged in (*self._state.gradient_of[0].values(), *self._state.values.values())
         ):
-            return self._untold_gradient(item, Judged(Status.SAME), "no recorded call sends this gradient back")
+            return self._untold_gradient(item, Judged(Status.SAME), _UNSENT)
         what = f"{name_of_pair(item.pair)} differs where the backward pass begins"
         return Judged(Status.PARTED, None, what, (Mistake("gradient", what, backward=True),))
+
+    def _is_plain(self, item: TensorResult) -> bool:
+        """True if gradients differ by more than functions that were not recorded may make of rounding: far beyond the bound, and
+        not because nothing but rounding is left of them (a sum over a softmax).
+        """
+        if times_bound(item.verdict) < FAR:
+            return False
+        least = _NOISE * self._coarsest * self._largest_gradient
+        return max(_rms(item.left), _rms(item.right)) > least
+
+    @cached_property
+    def _largest_gradient(self) -> float:
+        """Root mean square of the largest gradient that was recorded on either side."""
+        return max(
+            (
+                _rms(side.tensor(gradient.tensor))
+                for side in self._state.sides
+                for call in side.calls
+                for gradient in call.gradients
+            ),
+            default=0.0,
+        )
 
     def _untold_gradient(self, item: TensorResult, incoming: Judged, why: str) -> Judged:
         if incoming.status is Status.PARTED:
@@ -620,3 +663,9 @@ class Gradients:
         """True if two gradients of the same value differ by more than many layers' rounding."""
         left, right = (here, there) if which == 0 else (there, here)
         return self._state.recomputation.apart((left, right), Layout(), [[left], [right]]) >= self.least
+
+
+def _rms(tensor: Tensor) -> float:
+    """Root mean square of a recorded tensor, from its statistics; 0 if it has none."""
+    known, count = tensor.statistics, math.prod(tensor.spec.shape)
+    return 0.0 if known is None or known.norm is None or not count else known.norm / math.sqrt(count)

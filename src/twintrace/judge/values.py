@@ -22,6 +22,7 @@ from ..operations.sides import Slice, inputs_of, name_of, outputs_of
 from ..operations.traits import gives_any_order, traits_of
 from .detours import Detours, is_detour
 from .explanations import Explainer
+from .ranges import RangeJudge
 from .rounding import unit
 from .state import (
     EXACT,
@@ -47,7 +48,7 @@ _COPIED_UNITS = 1.0
 """Units by which weights of 16 bits may differ: they were copied, and rounded once. A factor of 1.01 moves bf16 by up to three."""
 SELECTIVE = frozenset(("softmax", "log_softmax", "scaled_dot_product_attention", "relu", "clamp", "max_pool", "amax"))
 """Operations whose gradient forgets an operand where their result does: a masked score."""
-_FAR = 1e3
+FAR = 1e3
 """Times what rounding explains from which on a difference arises where it is seen, if what came in is within rounding."""
 _PICKING = frozenset(("getitem", "index_select", "gather", "take", "masked_select"))
 """Operations that take some elements of their first operand."""
@@ -60,6 +61,7 @@ class Values:
         self._state = state
         self._explainer = explainer
         self._detours = detours
+        self._ranges = RangeJudge(state)
 
     def judge(self, item: TensorResult) -> Judged:
         key = item.pair.left, item.pair.right
@@ -213,6 +215,10 @@ class Values:
                 self._state.origins.setdefault(mistakes[-1], (pair, left, right))
         if audited.untold and not mistakes:
             return self._fallback(item, incoming, audited, audited.untold, left, right)
+        small = difference is None or difference.relative < SHARES
+        if incoming.status is not Status.PARTED and (not mistakes or (small and not audited.mistakes)):
+            spoiled = self._ranges.of_value(item, left, right, bound)
+            mistakes[:0] = [spoiled] if spoiled is not None else []
         if mistakes:
             return Judged(Status.PARTED, terms, mistakes[0].what, tuple(mistakes), sources=incoming.sources)
         if incoming.status is Status.PARTED and not self._still_visible(item, terms.inherited, right, incoming.sources):
@@ -532,6 +538,8 @@ class Values:
         """True if a mistake before is more than rounding here. One that never was more cannot be gone by that."""
         if any(mistake.kind in ("meaning", "leaf") and mistake.size < SMALL for mistake in sources):
             return True
+        if self._ranges.is_on_one_side(item):
+            return True
         error = item.verdict.error or 0.0
         measured = item.measurement
         if measured is not None and measured.rmse is not None and measured.rms_left:
@@ -580,6 +588,9 @@ class Values:
         agreed = incoming.status in (Status.SAME, Status.CLEAN) or self._came_in_alike(item, left, right)
         if item.verdict.outcome is Outcome.DIFFERENT and agreed:
             what = f"different, judged without recomputation ({why}): {item.verdict.because}"
+            spoiled = self._ranges.of_value(item, left, right, None)
+            if spoiled is not None:
+                return Judged(Status.PARTED, None, spoiled.what, (spoiled,))
             lone = self._lone_call(left, right)
             mistake = Mistake(
                 "unproven", what, lone, f"look at it: {lone}" if lone else "", size=times_bound(item.verdict)
@@ -591,7 +602,7 @@ class Values:
         """True if a difference is far beyond what rounding explains, and all that it was made of is not, as far as norms tell: then
         it arises here, whatever could not be recomputed before.
         """
-        if times_bound(item.verdict) < _FAR or not left.calls or not right.calls:
+        if times_bound(item.verdict) < FAR or not left.calls or not right.calls:
             return False
         edges = {(which, number) for which, part in enumerate((left, right)) for number in part.edge}
         compared, apart = self._state.by_norms

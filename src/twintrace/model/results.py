@@ -74,6 +74,7 @@ class Mistake:
 
     kind: meaning   the two calls compute something else
           kernel    a recorded result differs from the computation of its own call
+          range     infinite, NaN or lost to rounding on one side alone, though both mean the same
           leaf      data that no recorded call made
           weights   weights, buffers or state that no recorded call made: they count also where no result shows it
           random    random numbers that differ

@@ -506,6 +506,26 @@ class Recomputation:
             return 0.0
         return float(value.norm()) / math.sqrt(max(value.numel(), 1))
 
+    def laid_alike(self, numbers: tuple[int, int], layout: Layout) -> tuple[Tensor, Tensor]:
+        """Two recorded tensors, the right one as it lies on the left. Raises NotRecomputable, RuntimeError for other shapes."""
+        left = self.values[0](numbers[0])
+        right = laid_out(self.values[1](numbers[1]), layout, left.shape)
+        return left, right if right.shape == left.shape else right.reshape(left.shape)
+
+    def exact(self, left: Slice, right: Slice, bound: Mapping[int, Bound], layout: Layout) -> tuple[Tensor, Tensor]:
+        """f(X_L) and g(X_L), laid out alike. Raises NotRecomputable, RuntimeError for other shapes."""
+        f = self._result(0, left, self.values[0])
+        _, g = self.values_of_both(left, right, bound, layout, (None, None), f)
+        return f, g.reshape(f.shape)
+
+    def lost(self, which: int, part: Slice) -> float:
+        """Relative distance of a recorded value from what its slice gives in float64, of the values recorded with it. Raises
+        NotRecomputable, RuntimeError for another shape.
+        """
+        got = self.values[which](part.tensor)
+        want = self._result(which, part, self.values[which]).reshape(got.shape)
+        return _relative_difference(want, got)
+
     def distance(self, gradients: tuple[int, int], layout: Layout) -> tuple[float, float]:
         """Root mean squares of the difference of two gradients, and of the larger one; zeros where values were not kept."""
         try:
@@ -591,9 +611,10 @@ class Recomputation:
         rounded = self._cast_entries(left, right, bound)
         if rounded:
             return f, g, torch.maximum(f.abs(), g.abs()) * rounded
-        unit = self._unit(left, right)
-        if self._later_values(left, right, bound):
-            return f, g, (error_f + error_g) * (unit / SINGLE)
+        later = self._later_values(left, right, bound)
+        if later:  # one side alone has their rounding in its result, also where that is cast to float32 at the end
+            units = [UNITS.get(self.values[which].spec(number).dtype, 0.0) for which, number in later]
+            return f, g, (error_f + error_g) * (max(self._unit(left, right), *units) / SINGLE)
         tolerance = (error_f + error_g) * _EXACT
         if converted or not self._structure(left, right, meanings):
             taken = {bound[number].left for number in right.edge if number in bound}

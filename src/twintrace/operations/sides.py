@@ -18,7 +18,7 @@ from ..model.sites import Kind, Phase
 from ..model.tensors import Spec, Tensor
 from ..model.values import TensorRef, leaves, tensor_slots
 from .families import MAKING, family_of
-from .meanings import Meaning
+from .meanings import Meaning, different_arguments
 from .telling import meaning_of
 from .traits import traits_of
 
@@ -142,18 +142,28 @@ class Side:
         return [other for other in self._made_alike(number) if other < number]
 
     def twins(self, number: int) -> list[int]:
-        """Other tensors that were cast or moved from the same one in the same way: each has a part of the gradient."""
+        """Other tensors that were computed from the same values in the same way: each has a part of the gradient."""
         call = self.maker(number)
         meaning = None if call is None else self.meaning(call)
-        if meaning is None or not (traits_of(meaning).casts or traits_of(meaning).moves):
+        if meaning is None:
             return []
         found = []
         for other in self._made_alike(number):
             maker = self.maker(other)
             twin = None if maker is None or maker is call else self.meaning(maker)
-            if twin is not None and twin.operation == meaning.operation and twin.arguments == meaning.arguments:
+            if twin is not None and self._compute_alike(twin, meaning):
                 found.append(other)
         return found
+
+    def _compute_alike(self, one: Meaning, two: Meaning) -> bool:
+        """True if two calls compute the same of tensors with the same bits."""
+        if one.operation != two.operation or one.arguments.keys() != two.arguments.keys():
+            return False
+        taken = [
+            {path: next(iter(self._made_alike(item.tensor)), item.tensor) for path, item in meaning.operands()}
+            for meaning in (one, two)
+        ]
+        return taken[0] == taken[1] and not different_arguments(one, two)
 
     def operand_unit(self, call: Call, meaning: Meaning) -> float:
         """Unit to which the run allowed a product of float32 to round its operands; 0 if it did not, or nothing says so."""

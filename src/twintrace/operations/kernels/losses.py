@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -80,12 +81,28 @@ def _binary_cross_entropy(input: Tensor, target: Tensor, weight: Tensor | None, 
     return _reduced(loss if weight is None else loss * weight, reduction)
 
 
+class _GradientOf(torch.autograd.Function):
+    """The first of two values that are the same, with the gradient of the second."""
+
+    @staticmethod
+    def forward(ctx: Any, value: Tensor, same: Tensor) -> Tensor:
+        return value.view_as(value)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[None, Tensor]:
+        return None, gradient
+
+
 @kernel("binary_cross_entropy_with_logits")
 def _bce_with_logits(
     input: Tensor, target: Tensor, weight: Tensor | None, pos_weight: Tensor | None, reduction: str
 ) -> Result:
+    positive = target if pos_weight is None else pos_weight * target
     factor = 1 if pos_weight is None else (pos_weight - 1) * target + 1
-    loss = (1 - target) * input - factor * F.logsigmoid(input)
+    stable = (1 - target) * input - factor * F.logsigmoid(input)
+    # Kernels compute the gradient as sigmoid(x) - target, which cancels: its bound has to be that of this difference.
+    as_computed = factor * F.softplus(input, threshold=math.inf) - positive * input
+    loss: Tensor = _GradientOf.apply(stable.detach(), as_computed)  # type: ignore[no-untyped-call]
     return _reduced(loss if weight is None else loss * weight, reduction)
 
 
