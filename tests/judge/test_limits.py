@@ -9,8 +9,9 @@ import pytest
 
 pytest.importorskip("torch")
 from twintrace.judge.backward import Gradients
-from twintrace.judge.conclusion import Conclusion
 from twintrace.judge.detours import Detours
+from twintrace.judge.effects import small_effects
+from twintrace.judge.loss_scale import LossScale
 from twintrace.judge.state import Judged
 from twintrace.judge.values import Values
 from twintrace.model.pairs import Layout, Part, TensorPair
@@ -101,13 +102,11 @@ def test_values_that_meet_again_lie_near_each_other(dtype: str, error: float, ne
     assert Detours(SimpleNamespace())._is_near(item(error, dtype)) is near  # type: ignore[arg-type]
 
 
-def conclusion(factors: list[float | None]) -> Conclusion:
-    found = iter(factors)
+def loss_scale(factors: list[float | None]) -> LossScale:
+    each = iter(factors)
     results = [SimpleNamespace(tensors=[item(0.0, part=Part.PARAMETER_GRADIENT)]) for _ in factors]
-    recomputation = SimpleNamespace(factor=lambda pair, layout: next(found))
-    made: Any = object.__new__(Conclusion)
-    made._state = SimpleNamespace(results=results, recomputation=recomputation)
-    return made  # type: ignore[no-any-return]
+    recomputation = SimpleNamespace(factor=lambda pair, layout: next(each))
+    return LossScale(SimpleNamespace(results=results, recomputation=recomputation))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -121,7 +120,7 @@ def conclusion(factors: list[float | None]) -> Conclusion:
     ],
 )
 def test_gradients_have_one_factor_within_a_ten_thousandth(factors: list[float | None], common: bool) -> None:
-    assert (conclusion(factors)._common_factor() is not None) is common
+    assert (loss_scale(factors)._common_factor() is not None) is common
 
 
 @pytest.mark.parametrize(
@@ -140,10 +139,9 @@ def test_small_mistakes_count_by_their_effect_at_a_result(
     monkeypatch: pytest.MonkeyPatch, kind: str, size: float, seen: float | None, counts: bool
 ) -> None:
     mistake = Mistake(kind, "other", size=size)
-    made: Any = object.__new__(Conclusion)
-    made._state = SimpleNamespace(
+    state: Any = SimpleNamespace(
         undone=set(), origins={mistake: ()}, choices=lambda gone: {0: ()} if gone else {}, recomputation=None
     )
     monkeypatch.setattr("twintrace.operations.replay.effect", lambda *given: seen)
     results: Any = [SimpleNamespace(mistakes=[mistake])]
-    assert made._small_effects(results, set(), {7: None}) == ({mistake} if counts else set())
+    assert small_effects(state, results, set(), {7: None}) == ({mistake} if counts else set())

@@ -18,7 +18,7 @@ Gradients go the other way, by the vector-Jacobian product of each call; what co
     backward.py       gradients
     detours.py        values that part and meet again
     explanations.py   causes
-    conclusion.py     which mistakes reach a result
+    conclusion.py     which mistakes reach a result, with ends.py, unpaired.py, lone.py, effects.py and loss_scale.py
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ from ..model.verdicts import Outcome, Verdict
 from .backward import Gradients
 from .conclusion import Conclusion, Judgement
 from .detours import Detours
+from .ends import Ends
 from .explanations import Explainer
 from .state import Judged, JudgeState, Standing, comes_in
 from .values import Values
@@ -66,7 +67,8 @@ class Recomputed:
         self._detours = Detours(self._state)
         self._values = Values(self._state, explainer, self._detours)
         self._gradients = Gradients(self._state)
-        self._conclusion = Conclusion(self._state, explainer, self._gradients)
+        self._ends = Ends(self._state)
+        self._conclusion = Conclusion(self._state, explainer, self._gradients, self._ends)
         self._gradient_bits = {
             self._state.sides[0].tensor(gradient.tensor).fingerprint: gradient.order
             for call in reversed(self._state.sides[0].calls)
@@ -125,7 +127,7 @@ class Recomputed:
 
         `before`: only those of calls whose backward pass began before this observation.
         """
-        self._detours.settle(self._conclusion.ends(0))
+        self._detours.settle(self._ends.of[0])
         for number in sorted(judged, key=lambda index: _backward_order(self._state.results[index])):
             if before is not None and _backward_order(self._state.results[number]) >= (0, before):
                 break

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from ..model.pairs import Alignment, Layout, Match, Part, TensorPair
 from ..model.records import Call
 from ..model.results import CallResult, Mistake, Status, TensorResult, Terms
+from ..model.tensors import Tensor
 from ..model.verdicts import Outcome, Verdict
 from ..operations.sides import Bound, Slice, name_of
 from .rounding import unit
@@ -143,8 +144,20 @@ class JudgeState:
             self.of_left[left] = judged
         self.known[0].add(left)
         self.known[1].add(right)
-        if item.left.fingerprint and item.right.fingerprint and not judged.detour:
-            self.left_behind[item.left.fingerprint, item.right.fingerprint] = judged.status, judged.sources
+        if not judged.detour:
+            self.leave_behind((item.left, item.right), judged.status, judged.sources)
+
+    def leave_behind(
+        self, tensors: tuple[Tensor, Tensor], status: Status, sources: frozenset[Mistake] = frozenset()
+    ) -> None:
+        """Keeps the standing of a pair of values for later steps, which know them by their fingerprints."""
+        left, right = tensors[0].fingerprint, tensors[1].fingerprint
+        if left and right:
+            self.left_behind[left, right] = status, sources
+
+    def tensors(self, left: int, right: int) -> tuple[Tensor, Tensor]:
+        """Tensors of both sides by their numbers."""
+        return self.sides[0].tensor(left), self.sides[1].tensor(right)
 
     def remark_on(self, which: int, call: Call, score: Score, part: str) -> None:
         """Tells of a kernel that is right only if it adds up, or holds what it needs, in 16 bits: another one need not."""
