@@ -18,6 +18,8 @@ from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 from tests.judge.recorded_pairs import Net, compared, rand  # noqa: E402
 from tests.judge.test_places_and_causes import alone, blamed, headline  # noqa: E402
 from twintrace.judge.backward import Gradients  # noqa: E402
+from twintrace.judge.cuts import Cuts  # noqa: E402
+from twintrace.judge.gradient_rounding import GradientRounding  # noqa: E402
 from twintrace.judge.state import Judged  # noqa: E402
 from twintrace.model.records import Call, Gradient, Role  # noqa: E402
 from twintrace.model.results import Mistake, Status  # noqa: E402
@@ -102,7 +104,7 @@ def test_a_cut_is_found_behind_a_copy() -> None:
         partner=lambda which, number: {5: 3}.get(number),
         standing=lambda which, number: Judged(Status.CLEAN),
     )
-    assert Gradients(state)._cut(1) is call
+    assert Cuts(state, GradientRounding(state))._cut(1) is call
 
 
 @SIDES

@@ -11,6 +11,8 @@ pytest.importorskip("torch")
 from twintrace.judge.backward import Gradients
 from twintrace.judge.detours import Detours
 from twintrace.judge.effects import small_effects
+from twintrace.judge.fallback import Fallback
+from twintrace.judge.gradient_rounding import GradientRounding
 from twintrace.judge.loss_scale import LossScale
 from twintrace.judge.state import Judged
 from twintrace.judge.values import Values
@@ -72,25 +74,25 @@ def test_what_a_selection_drops_is_told_by_its_effect(
 
 @pytest.mark.parametrize(("times", "here"), [(999.0, False), (1001.0, True)])
 def test_a_far_difference_arises_where_it_is_seen(times: float, here: bool) -> None:
-    judge = values(True, by_norms=({(0, 0), (1, 0)}, set()))
+    state: Any = SimpleNamespace(by_norms=({(0, 0), (1, 0)}, set()))
+    judge = Fallback(state, SimpleNamespace(), SimpleNamespace())  # type: ignore[arg-type]
     far = SimpleNamespace(verdict=Verdict(Outcome.DIFFERENT, "", times * 1e-6, bound=1e-6))
     assert judge._came_in_alike(far, made_by("exp"), made_by("exp")) is here  # type: ignore[arg-type]
 
 
-def gradients(dtype: str) -> Gradients:
-    state: Any = SimpleNamespace(results=[SimpleNamespace(tensors=[item(0.0, dtype)])])
-    return Gradients(state)
+def of_type(dtype: str) -> Any:
+    return SimpleNamespace(results=[SimpleNamespace(tensors=[item(0.0, dtype)])])
 
 
 def test_gradients_may_differ_by_the_rounding_of_many_layers() -> None:
-    assert gradients("f32").least == pytest.approx(1e-2)
-    assert gradients("bf16").least == pytest.approx(64 * 2.0**-8)
+    assert GradientRounding(of_type("f32")).least == pytest.approx(1e-2)
+    assert GradientRounding(of_type("bf16")).least == pytest.approx(64 * 2.0**-8)
 
 
 @pytest.mark.parametrize(("error", "told"), [(0.031, True), (0.032, False)])
 def test_a_call_that_was_not_audited_is_taken_to_be_right_for_small_errors(error: float, told: bool) -> None:
     incoming = Judged(Status.CLEAN, unaudited="an unknown kernel")
-    judged = gradients("bf16")._unexplained(item(error, "bf16"), incoming, ([], [(None, 0)]))  # type: ignore[list-item]
+    judged = Gradients(of_type("bf16"))._unexplained(item(error, "bf16"), incoming, ([], [(None, 0)]))  # type: ignore[list-item]
     assert (judged is None) is told
 
 

@@ -18,7 +18,7 @@ from ..model.sites import Kind
 from ..model.values import TensorRef, leaves
 from ..operations.meanings import FRAMEWORKS_OWN, different_arguments, told
 from ..operations.traits import writes
-from .backward import Gradients
+from .cuts import Cuts
 from .effects import effects_of_kernels, for_other_steps, hides_the_same, small_effects
 from .ends import Ends
 from .explanations import Explainer
@@ -51,13 +51,13 @@ class Judgement:
 class Conclusion:
     """Follows mistakes to the results of the run."""
 
-    def __init__(self, state: JudgeState, explainer: Explainer, gradients: Gradients, ends: Ends) -> None:
+    def __init__(self, state: JudgeState, explainer: Explainer, cuts: Cuts, ends: Ends) -> None:
         self._state = state
-        self._gradients = gradients
+        self._cuts = cuts
         self._ends = ends
         self._scale = LossScale(state)
         self._unpaired = Unpaired(state, explainer, ends, self._scale)
-        self._lone = Lone(state, ends, self._scale, gradients)
+        self._lone = Lone(state, ends, self._scale, cuts)
 
     def conclude(self, results: list[CallResult], judged: Mapping[int, Mapping[int, Judged]]) -> Judgement:
         """The results, with the mistakes that reach a result of the run marked as effective."""
@@ -78,7 +78,7 @@ class Conclusion:
         lone.find_results()
         if self._scale.factor is None:
             lone.find_gradients(results)
-        self._gradients.look_for_cuts(results)
+        self._cuts.look_for(results)
         lone.find_calls()
         reached |= state.always
         reached |= small_effects(state, results, reached, self._ends.of[1])

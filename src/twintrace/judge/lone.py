@@ -20,7 +20,7 @@ from ..model.results import CallResult, Mistake, Status
 from ..model.sites import Kind, Phase
 from ..operations.meanings import FRAMEWORKS_OWN, different_arguments
 from ..operations.sides import inputs_of, name_of, outputs_of
-from .backward import Gradients
+from .cuts import Cuts
 from .ends import Ends, writes_in_place, writes_state
 from .loss_scale import LossScale
 from .state import JudgeState, attach
@@ -32,11 +32,11 @@ _NAMED = 3
 class Lone:
     """Tells of what one side alone has."""
 
-    def __init__(self, state: JudgeState, ends: Ends, scale: LossScale, gradients: Gradients) -> None:
+    def __init__(self, state: JudgeState, ends: Ends, scale: LossScale, cuts: Cuts) -> None:
         self._state = state
         self._ends = ends
         self._scale = scale
-        self._gradients = gradients
+        self._cuts = cuts
         self.differences: list[str] = []
         """Sentences on results and gradients of one side that count as differences of the run."""
         self.untold: list[str] = []
@@ -147,7 +147,7 @@ class Lone:
                     self._state.remarks.append(f"{stray.slot} is a parameter on the {side} and a buffer on the {other}")
                     continue
                 tie = self._tie(which, stray.slot, value)
-                explained = tie or self._gradients.cut_off(1 - which)
+                explained = tie or self._cuts.cut_off(1 - which)
                 if explained is not None:
                     mistake, call = explained
                     if mistake not in self._state.always:

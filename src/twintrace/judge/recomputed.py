@@ -68,7 +68,7 @@ class Recomputed:
         self._values = Values(self._state, explainer, self._detours)
         self._gradients = Gradients(self._state)
         self._ends = Ends(self._state)
-        self._conclusion = Conclusion(self._state, explainer, self._gradients, self._ends)
+        self._conclusion = Conclusion(self._state, explainer, self._gradients.cuts, self._ends)
         self._gradient_bits = {
             self._state.sides[0].tensor(gradient.tensor).fingerprint: gradient.order
             for call in reversed(self._state.sides[0].calls)
