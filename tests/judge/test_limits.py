@@ -14,10 +14,10 @@ from twintrace.judge.effects import small_effects
 from twintrace.judge.fallback import Fallback
 from twintrace.judge.gradient_rounding import GradientRounding
 from twintrace.judge.loss_scale import LossScale
-from twintrace.judge.state import Judged
+from twintrace.judge.state import Standing
 from twintrace.judge.values import Values
 from twintrace.model.pairs import Layout, Part, TensorPair
-from twintrace.model.results import Mistake, Status
+from twintrace.model.results import Mistake
 from twintrace.model.tensors import Spec, Tensor
 from twintrace.model.verdicts import Outcome, Verdict
 from twintrace.operations.sides import Slice
@@ -91,7 +91,7 @@ def test_gradients_may_differ_by_the_rounding_of_many_layers() -> None:
 
 @pytest.mark.parametrize(("error", "told"), [(0.031, True), (0.032, False)])
 def test_a_call_that_was_not_audited_is_taken_to_be_right_for_small_errors(error: float, told: bool) -> None:
-    incoming = Judged(Status.CLEAN, unaudited="an unknown kernel")
+    incoming = Standing(Outcome.ROUNDING, unaudited="an unknown kernel")
     judged = Gradients(of_type("bf16"))._unexplained(item(error, "bf16"), incoming, ([], [(None, 0)]))  # type: ignore[list-item]
     assert (judged is None) is told
 

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING
 
 from ..model.pairs import Part, TensorPair
 from ..model.records import Call
-from ..model.results import Mistake, Status, TensorResult, Terms
+from ..model.results import Mistake, TensorResult, Terms
 from ..model.sites import Phase
-from ..model.verdicts import Outcome
+from ..model.verdicts import BADNESS, Outcome
 from ..operations.sides import inputs_of, name_of, outputs_of
 from ..operations.traits import traits_of
 from .cuts import Cuts
@@ -29,10 +29,9 @@ from .leaves import LEAF_UNITS
 from .ranges import RangeJudge
 from .rounding import unit
 from .state import (
-    ORDER,
     UNSEEN,
-    Judged,
     JudgeState,
+    Standing,
     name_of_pair,
     not_recomputable,
     times_bound,
@@ -64,11 +63,11 @@ class Gradients:
         self._ends: dict[int, int] = {}
         """Left values whose gradients agree, and these gradients."""
 
-    def judge(self, item: TensorResult) -> Judged:
+    def judge(self, item: TensorResult) -> Standing:
         key = item.pair.left, item.pair.right
         if key not in self._state.gradients:
             if self._parts.values_of(item.pair) in self._state.discarded:
-                return Judged(Status.SAME, because="gradients of values that do not belong together", discarded=True)
+                return Standing(Outcome.SAME, because="gradients of values that do not belong together", discarded=True)
             values = self._state.values.get(self._parts.values_of(item.pair))  # type: ignore[arg-type]
             reordered = values is not None and values.reordered
             alone = reordered or self._is_on_detour(item.pair) or self._is_a_part(item.pair)
@@ -77,24 +76,24 @@ class Gradients:
                 judged.sources = judged.sources | frozenset(judged.mistakes)
             elif self._meets_again(item, judged):
                 self._state.undone |= judged.sources
-                judged = Judged(Status.CLEAN, because="the same gradient, which comes back by other ways")
+                judged = Standing(Outcome.ROUNDING, because="the same gradient, which comes back by other ways")
             self._state.gradients[key] = judged
             self._note_end(item.pair, judged)
             if item.left.fingerprint and item.right.fingerprint:
                 self._state.gradient_by_bits[item.left.fingerprint, item.right.fingerprint] = judged
             for which, number in enumerate(key):
                 known = self._state.gradient_of[which].get(number)
-                if known is None or ORDER[known.status] < ORDER[judged.status]:
+                if known is None or BADNESS[known.outcome] < BADNESS[judged.outcome]:
                     self._state.gradient_of[which][number] = judged
-                if judged.status is Status.CLEAN and (item.verdict.error or 0.0) >= self._rounding.least:
+                if judged.outcome is Outcome.ROUNDING and (item.verdict.error or 0.0) >= self._rounding.least:
                     self._rounding.noise[which].add(number)
         return self._state.gradients[key]
 
-    def _note_end(self, pair: TensorPair, judged: Judged) -> None:
+    def _note_end(self, pair: TensorPair, judged: Standing) -> None:
         left, right = self._parts.values_of(pair)
         bound = self._state.bound.get(right) if right is not None else None
         whole = pair.part is Part.OUTPUT_GRADIENT and bound is not None and bound.left == left
-        if whole and left is not None and judged.status in (Status.SAME, Status.CLEAN) and not judged.discarded:
+        if whole and left is not None and judged.outcome in (Outcome.SAME, Outcome.ROUNDING) and not judged.discarded:
             self._ends.setdefault(left, pair.left)
 
     def _pullback(self, item: TensorResult) -> Pullback | None:
@@ -123,10 +122,10 @@ class Gradients:
         )
         return found if seen else None
 
-    def _meets_again(self, item: TensorResult, judged: Judged) -> bool:
+    def _meets_again(self, item: TensorResult, judged: Standing) -> bool:
         """True if gradients that were made of parted ones agree: a loss that takes its logits by one way, or by two."""
         if (
-            judged.status is not Status.PARTED
+            judged.outcome is not Outcome.DIFFERENT
             or not judged.sources
             or (item.verdict.error or 0.0) >= self._rounding.least
         ):
@@ -136,7 +135,7 @@ class Gradients:
         found = self._pullback(item)
         return found is not None and not found.significant
 
-    def _other_derivative(self, item: TensorResult, found: Pullback) -> Judged:
+    def _other_derivative(self, item: TensorResult, found: Pullback) -> Standing:
         """Verdict on gradients that differ though they are made of the same gradients and values."""
         what = f"the two send other gradients back: {found.relative:.1e} apart for the same gradients of what is made of it"
         names = [" → ".join(dict.fromkeys(name_of(call) for call in calls)) for calls in found.calls]
@@ -159,7 +158,7 @@ class Gradients:
             "gradient", what, why, advice, side, found.relative / coarse, backward=True,
             left=tuple(blamed[0]), right=tuple(blamed[1]),
         )  # fmt: skip
-        return Judged(Status.PARTED, None, what, (mistake,))
+        return Standing(Outcome.DIFFERENT, None, what, (mistake,))
 
     def _is_on_detour(self, pair: TensorPair) -> bool:
         """True if each side goes its own way to what follows: an expert for the tokens that need it, and for all of them."""
@@ -180,28 +179,30 @@ class Gradients:
         ]
         return counts[0] != counts[1]
 
-    def _each_for_itself(self, item: TensorResult) -> Judged:
+    def _each_for_itself(self, item: TensorResult) -> Standing:
         """Gradients of values that do not belong together: each is what its own call sends back, or it is not."""
         found = []
         for which, parts in enumerate(self._parts.sent(item.pair)):
             for call, gradient in parts:
                 found += [self._audited_gradient(which, call, gradient), self._comes_back(which, call)]
         judged = together(found)
-        if judged.status is Status.CLEAN or judged.status is Status.SAME:
-            return Judged(Status.CLEAN, because="gradients of values on two ways to the same result", discarded=True)
-        return Judged(judged.status, None, judged.because or item.verdict.because, sources=judged.sources)
+        if judged.outcome is Outcome.ROUNDING or judged.outcome is Outcome.SAME:
+            return Standing(
+                Outcome.ROUNDING, because="gradients of values on two ways to the same result", discarded=True
+            )
+        return Standing(judged.outcome, None, judged.because or item.verdict.because, sources=judged.sources)
 
-    def _judge_gradient(self, item: TensorResult) -> Judged:
+    def _judge_gradient(self, item: TensorResult) -> Standing:
         if item.verdict.outcome is Outcome.SAME:
-            return Judged(Status.SAME)
+            return Standing(Outcome.SAME)
         parts = self._parts.sent(item.pair)
         spoiled = self._ranges.of_gradient(item) if any(parts) else None
         if spoiled is not None:
             standings = [self._standing_of_gradient(which, part) for which in (0, 1) for _, part in parts[which]]
             incoming = together(standings)
-            if incoming.status is Status.PARTED:
-                return Judged(Status.PARTED, None, item.verdict.because, sources=incoming.sources)
-            return Judged(Status.PARTED, None, spoiled.what, (spoiled,))
+            if incoming.outcome is Outcome.DIFFERENT:
+                return Standing(Outcome.DIFFERENT, None, item.verdict.because, sources=incoming.sources)
+            return Standing(Outcome.DIFFERENT, None, spoiled.what, (spoiled,))
         if all(
             len(sent) == 1 and sent[0][1] == number
             for sent, number in zip(parts, (item.pair.left, item.pair.right), strict=True)
@@ -209,11 +210,13 @@ class Gradients:
             return self._sent(item, parts[0], parts[1])
         return self._added_up(item, parts)
 
-    def _sent(self, item: TensorResult, left: Sequence[tuple[Call, int]], right: Sequence[tuple[Call, int]]) -> Judged:
+    def _sent(
+        self, item: TensorResult, left: Sequence[tuple[Call, int]], right: Sequence[tuple[Call, int]]
+    ) -> Standing:
         """Gradients that a call on each side has sent back: each is audited by its own vector-Jacobian product."""
         ratios: list[float | None] = [None, None]
         mistakes: list[Mistake] = []
-        incoming, untold = Judged(Status.CLEAN), ""
+        incoming, untold = Standing(Outcome.ROUNDING), ""
         for which, sent in enumerate((left, right)):
             number = (item.pair.left, item.pair.right)[which]
             call, _ = sent[0]
@@ -232,18 +235,18 @@ class Gradients:
                 mistakes.append(replace(self._state.kernel_mistake(which, call, number, score), backward=True))
                 self._state.accused[which, number] = mistakes[-1]
             elif score.ratio > 1 and accused is not None:  # on the way of a gradient that was judged before
-                incoming = together([incoming, Judged(Status.PARTED, sources=frozenset((accused,)))])
+                incoming = together([incoming, Standing(Outcome.DIFFERENT, sources=frozenset((accused,)))])
         terms = Terms(ratios[0], None, None, ratios[1])
         if mistakes:
-            return Judged(Status.PARTED, terms, mistakes[0].what, tuple(mistakes), sources=incoming.sources)
+            return Standing(Outcome.DIFFERENT, terms, mistakes[0].what, tuple(mistakes), sources=incoming.sources)
         if untold:
             return self._untold_gradient(item, incoming, untold)
         unexplained = self._unexplained(item, incoming, (left, right))
         if unexplained is not None:
             return unexplained
-        return Judged(incoming.status, terms, told(terms, incoming.status), sources=incoming.sources)
+        return Standing(incoming.outcome, terms, told(terms, incoming.outcome), sources=incoming.sources)
 
-    def _comes_back(self, which: int, call: Call) -> Judged:
+    def _comes_back(self, which: int, call: Call) -> Standing:
         """Standing of what the backward pass of a call is made of: the gradients of its results, its operands and results."""
         found = [
             self._standing_of_gradient(which, gradient.tensor)
@@ -252,7 +255,7 @@ class Gradients:
         ]
         return together([*found, *self._behind_gradients(which, call)])
 
-    def _behind_gradients(self, which: int, call: Call) -> list[Judged]:
+    def _behind_gradients(self, which: int, call: Call) -> list[Standing]:
         """Standings of the values that the gradients of a call depend on."""
         meaning = self._state.sides[which].meaning(call)
         if meaning is not None and (traits_of(meaning).moves or meaning.operation in _LINEAR):
@@ -261,14 +264,14 @@ class Gradients:
             return [self._state.standing(which, number) for number in masks]
         made = [self._state.standing(which, number) for number in outputs_of(call).values()]
         taken = [self._state.standing(which, number) for number in inputs_of(call).values()]
-        lost = all(judged.status is not Status.PARTED for judged in made)
+        lost = all(judged.outcome is not Outcome.DIFFERENT for judged in made)
         if lost and meaning is not None and meaning.operation in SELECTIVE:
-            taken = [judged for judged in taken if judged.status is not Status.PARTED]
+            taken = [judged for judged in taken if judged.outcome is not Outcome.DIFFERENT]
         return [*made, *taken]
 
-    def _standing_of_gradient(self, which: int, number: int) -> Judged:
+    def _standing_of_gradient(self, which: int, number: int) -> Standing:
         """Standing of a gradient; of one that was not compared, that of what it was made of."""
-        found: list[Judged] = []
+        found: list[Standing] = []
         waiting, seen = [number], set[int]()  # no recursion: the chain of calls may be as long as the run
         while waiting:
             current = waiting.pop()
@@ -288,13 +291,13 @@ class Gradients:
                 waiting += [other for _, other in contributions if other != current]
         return together(found)
 
-    def _audited_gradient(self, which: int, call: Call, number: int) -> Judged:
+    def _audited_gradient(self, which: int, call: Call, number: int) -> Standing:
         """Standing of what a call sent back, by its own vector-Jacobian product alone."""
         audit = self._state.recomputation.audit(which, call)
         score = audit.backward.get(number)
         if score is None:
             why = audit.backward_failure or audit.failure or f"{name_of(call)} has no gradient in float64"
-            return Judged(Status.SAME, unaudited=why)
+            return Standing(Outcome.SAME, unaudited=why)
         if score.ratio <= 1:
             return UNSEEN
         accused = self._state.accused.get((which, number))
@@ -305,10 +308,10 @@ class Gradients:
             )
             self._state.between.append((which, call, mistake))
             self._state.accused[which, number] = mistake
-            return Judged(Status.PARTED, mistakes=(mistake,), sources=frozenset((mistake,)))
-        return Judged(Status.PARTED, sources=frozenset((accused,)))
+            return Standing(Outcome.DIFFERENT, mistakes=(mistake,), sources=frozenset((mistake,)))
+        return Standing(Outcome.DIFFERENT, sources=frozenset((accused,)))
 
-    def _added_up(self, item: TensorResult, parts: Sequence[Sequence[tuple[Call, int]]]) -> Judged:
+    def _added_up(self, item: TensorResult, parts: Sequence[Sequence[tuple[Call, int]]]) -> Standing:
         """A gradient that is the sum of what the calls that took its value sent back."""
         numbers = (item.pair.left, item.pair.right)
         if not parts[0] and not parts[1]:
@@ -331,7 +334,7 @@ class Gradients:
             )
             # Without the values, a part that only one side recorded is no difference where the gradients have none.
             # Where the values that gradients depend on have parted, only a call that cuts them is a mistake of its own.
-            own = incoming.status is not Status.PARTED or self.cuts.cut_off(1 - which) is not None
+            own = incoming.outcome is not Outcome.DIFFERENT or self.cuts.cut_off(1 - which) is not None
             if own and (told or (told is None and item.verdict.outcome is Outcome.DIFFERENT)):
                 return self._lone_gradient(item, which, lone[which][0])
         for which, side in enumerate(("left", "right")):
@@ -341,32 +344,32 @@ class Gradients:
         unexplained = self._unexplained(item, incoming, parts)
         if unexplained is not None:
             return unexplained
-        return Judged(
-            worse(Status.CLEAN, incoming.status), None, "the sum of what was sent back", sources=incoming.sources
+        return Standing(
+            worse(Outcome.ROUNDING, incoming.outcome), None, "the sum of what was sent back", sources=incoming.sources
         )
 
     def _unexplained(
-        self, item: TensorResult, incoming: Judged, parts: Sequence[Sequence[tuple[Call, int]]]
-    ) -> Judged | None:
+        self, item: TensorResult, incoming: Standing, parts: Sequence[Sequence[tuple[Call, int]]]
+    ) -> Standing | None:
         """Verdict on gradients that differ although nothing that they were made of does: something was cut off on the way."""
-        if incoming.status is Status.PARTED:
+        if incoming.outcome is Outcome.DIFFERENT:
             return None
         if incoming.unaudited and (item.verdict.error or 0.0) > min(self._rounding.of_many_layers, _UNAUDITED):
-            return Judged(Status.UNTOLD, None, item.verdict.because, untold=incoming.unaudited)
+            return Standing(Outcome.UNKNOWN, None, item.verdict.because, untold=incoming.unaudited)
         if not self._rounding.are_apart(item, parts):
             return None
         cut = self.cuts.cut_off(0) or self.cuts.cut_off(1)
         if cut is not None:
-            return Judged(Status.PARTED, None, cut[0].what, (cut[0],))
+            return Standing(Outcome.DIFFERENT, None, cut[0].what, (cut[0],))
         found = self._pullback(item)
         if found is not None and found.significant:
             return self._other_derivative(item, found)
         if max(map(len, parts)) > 1:
             return self._untold_gradient(item, incoming, "the two are added up of what other calls sent back")
         why = f"{name_of_pair(item.pair)} differs, and none of the recorded calls that sent it back explains it"
-        return Judged(Status.UNTOLD, None, item.verdict.because, untold=why)
+        return Standing(Outcome.UNKNOWN, None, item.verdict.because, untold=why)
 
-    def _lone_gradient(self, item: TensorResult, which: int, call: Call) -> Judged:
+    def _lone_gradient(self, item: TensorResult, which: int, call: Call) -> Standing:
         side, other = (("left", "right"), ("right", "left"))[which]
         what = f"the {side}'s gradient has a part that the {other}'s lacks: it comes back from {name_of(call)}"
         cut = self.cuts.cut_off(1 - which)
@@ -382,7 +385,7 @@ class Gradients:
                 why += f"; on the {other} it has none (no_grad, or operands without gradients)"
             blamed = ((call,), partners) if which == 0 else (partners, (call,))
             mistake = Mistake("gradient", what, why, backward=True, left=blamed[0], right=blamed[1])
-        return Judged(Status.PARTED, None, what, (mistake,))
+        return Standing(Outcome.DIFFERENT, None, what, (mistake,))
 
     def is_computed(self, item: TensorResult) -> bool:
         """True if a gradient has the bits of results that were compared: level op records the kernels of the backward pass, other
@@ -399,33 +402,36 @@ class Gradients:
             maker is not None and maker.site.phase is Phase.RECOMPUTE for maker in makers
         )
 
-    def _leaf_gradient(self, item: TensorResult) -> Judged:
+    def _leaf_gradient(self, item: TensorResult) -> Standing:
         """Standing of a gradient that no call is known to send back; at level op the kernels that computed it are calls."""
         if self.is_computed(item):
-            status, sources = self._state.left_behind[item.left.fingerprint or "", item.right.fingerprint or ""]
-            return Judged(status, because="the result of a recorded kernel", sources=sources)
+            made = self._state.left_behind[item.left.fingerprint or "", item.right.fingerprint or ""]
+            return Standing(made.outcome, because="the result of a recorded kernel", sources=made.sources)
         if item.verdict.outcome is Outcome.UNKNOWN:
-            return Judged(Status.UNTOLD, untold=item.verdict.because)
+            return Standing(Outcome.UNKNOWN, untold=item.verdict.because)
         measured = item.measurement
         if measured is not None and measured.max_ulp is not None and measured.max_ulp <= LEAF_UNITS:
-            return Judged(Status.CLEAN)
+            return Standing(Outcome.ROUNDING)
         unseen = "module" in (self._state.sides[0].level, self._state.sides[1].level)  # functions between modules
         if unseen and not self._rounding.is_beyond(item):
-            return Judged(Status.UNTOLD, None, item.verdict.because, untold=_UNSENT)
+            return Standing(Outcome.UNKNOWN, None, item.verdict.because, untold=_UNSENT)
         if unseen or any(
-            judged.status is not Status.SAME
+            judged.outcome is not Outcome.SAME
             for judged in (*self._state.gradient_of[0].values(), *self._state.values.values())
         ):
-            return self._untold_gradient(item, Judged(Status.SAME), _UNSENT)
+            return self._untold_gradient(item, Standing(Outcome.SAME), _UNSENT)
         what = f"{name_of_pair(item.pair)} differs where the backward pass begins"
-        return Judged(Status.PARTED, None, what, (Mistake("gradient", what, backward=True),))
+        return Standing(Outcome.DIFFERENT, None, what, (Mistake("gradient", what, backward=True),))
 
-    def _untold_gradient(self, item: TensorResult, incoming: Judged, why: str) -> Judged:
-        if incoming.status is Status.PARTED:
-            return Judged(Status.PARTED, None, item.verdict.because, sources=incoming.sources)
-        if item.verdict.outcome is Outcome.DIFFERENT and incoming.status in (Status.SAME, Status.CLEAN):
+    def _untold_gradient(self, item: TensorResult, incoming: Standing, why: str) -> Standing:
+        if incoming.outcome is Outcome.DIFFERENT:
+            return Standing(Outcome.DIFFERENT, None, item.verdict.because, sources=incoming.sources)
+        if item.verdict.outcome is Outcome.DIFFERENT and incoming.outcome in (Outcome.SAME, Outcome.ROUNDING):
             what = f"different, judged without recomputation ({why}): {item.verdict.because}"
-            return Judged(
-                Status.PARTED, None, what, (Mistake("unproven", what, size=times_bound(item.verdict), backward=True),)
+            return Standing(
+                Outcome.DIFFERENT,
+                None,
+                what,
+                (Mistake("unproven", what, size=times_bound(item.verdict), backward=True),),
             )
-        return Judged(Status.UNTOLD, None, item.verdict.because, untold=why)
+        return Standing(Outcome.UNKNOWN, None, item.verdict.because, untold=why)

@@ -13,9 +13,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from ..model.pairs import Match, Part
-from ..model.results import CallResult, Mistake, Status
+from ..model.results import CallResult, Mistake
 from ..model.sites import Kind
 from ..model.values import TensorRef, leaves
+from ..model.verdicts import Outcome
 from ..operations.meanings import FRAMEWORKS_OWN, different_arguments, told
 from ..operations.traits import writes
 from .cuts import Cuts
@@ -24,7 +25,7 @@ from .ends import Ends
 from .explanations import Explainer
 from .lone import Lone
 from .loss_scale import LossScale
-from .state import Judged, JudgeState, attach, name_of_pair
+from .state import JudgeState, Standing, attach, name_of_pair
 from .unpaired import Unpaired
 
 _RETURNED = 1e-5
@@ -59,7 +60,7 @@ class Conclusion:
         self._unpaired = Unpaired(state, explainer, ends, self._scale)
         self._lone = Lone(state, ends, self._scale, cuts)
 
-    def conclude(self, results: list[CallResult], judged: Mapping[int, Mapping[int, Judged]]) -> Judgement:
+    def conclude(self, results: list[CallResult], judged: Mapping[int, Mapping[int, Standing]]) -> Judgement:
         """The results, with the mistakes that reach a result of the run marked as effective."""
         state, lone = self._state, self._lone
         self._scale.find()
@@ -106,12 +107,14 @@ class Conclusion:
         )
 
     def _at_the_ends(
-        self, results: list[CallResult], judged: Mapping[int, Mapping[int, Judged]]
+        self, results: list[CallResult], judged: Mapping[int, Mapping[int, Standing]]
     ) -> tuple[set[Mistake], list[str]]:
         """Mistakes that have reached a result of the run; sentences on results that could not be told."""
         reached: set[Mistake] = set()
         untold: list[str] = []
-        unknown = any(status is Status.PARTED and not sources for status, sources in self._state.before.values())
+        unknown = any(
+            earlier.outcome is Outcome.DIFFERENT and not earlier.sources for earlier in self._state.before.values()
+        )
         for number, result in enumerate(results):
             for place, item in enumerate(result.tensors):
                 own = judged[number].get(place)
@@ -119,11 +122,11 @@ class Conclusion:
                     continue
                 if self._scale.factor is not None and item.pair.part is Part.PARAMETER_GRADIENT:
                     continue
-                if own.status is Status.PARTED:
+                if own.outcome is Outcome.DIFFERENT:
                     reached |= own.sources - self._state.tables or own.sources
-                if own.status is Status.PARTED and not own.sources and unknown:
+                if own.outcome is Outcome.DIFFERENT and not own.sources and unknown:
                     untold.append(f"{name_of_pair(item.pair)} differs by what an earlier step left behind")
-                if own.status is Status.UNTOLD:
+                if own.outcome is Outcome.UNKNOWN:
                     untold.append(
                         own.untold or f"{name_of_pair(item.pair)} depends on calls that could not be recomputed"
                     )

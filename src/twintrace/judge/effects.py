@@ -13,7 +13,7 @@ from collections.abc import Collection, Mapping, Sequence
 from ..model.pairs import Part
 from ..model.records import Call
 from ..model.results import CallResult, Mistake
-from .state import EXACT, SMALL, Judged, JudgeState
+from .state import EXACT, SMALL, JudgeState, Standing
 
 _TRIED = 16
 """Mistakes without visible effect that are tried for a small one."""
@@ -85,7 +85,7 @@ def hides_the_same(state: JudgeState, mistake: Mistake, ends: Mapping[int, Call]
 
 
 def for_other_steps(
-    state: JudgeState, results: Sequence[CallResult], judged: Mapping[int, Mapping[int, Judged]]
+    state: JudgeState, results: Sequence[CallResult], judged: Mapping[int, Mapping[int, Standing]]
 ) -> set[Mistake]:
     """Mistakes in operands of calls that were not compared any further, because they go other ways to the same result: what is
     hidden for one side's mask, what is shown for the other's.

@@ -11,12 +11,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ..model.pairs import Part
-from ..model.results import Status, TensorResult, Terms
+from ..model.results import TensorResult, Terms
 from ..model.verdicts import Outcome
 from ..operations.sides import Slice, inputs_of
 from .explanations import Explainer
 from .rounding import unit
-from .state import SINGLE, Judged, JudgeState, not_recomputable
+from .state import SINGLE, JudgeState, Standing, not_recomputable
 
 
 class EqualResults:
@@ -26,11 +26,11 @@ class EqualResults:
         self._state = state
         self._explainer = explainer
 
-    def judge(self, item: TensorResult) -> Judged | None:
+    def judge(self, item: TensorResult) -> Standing | None:
         """Standing of a pair of equal values whose gradients show that their calls are not the same; None if they do not."""
         return self._rounded_away(item) or self._round_trip(item)
 
-    def _rounded_away(self, item: TensorResult) -> Judged | None:
+    def _rounded_away(self, item: TensorResult) -> Standing | None:
         """Verdict on calls that mean something else, or compute in another precision, whose results are equal because they were
         rounded to 16 bits, and whose gradients are not: a loss with another smoothing of its labels, a layer of a bf16 run in
         float16. None if there is nothing of the kind.
@@ -51,7 +51,7 @@ class EqualResults:
         precise = self._explainer.precision_mistake(item, parts[0], parts[1], None)
         if precise is not None and self._are_other_gradients(sent):
             what = f"{precise.what}; the results are equal, the gradients that they send back are not"
-            return Judged(Status.PARTED, Terms(), what, (replace(precise, what=what),))
+            return Standing(Outcome.DIFFERENT, Terms(), what, (replace(precise, what=what),))
         if self._state.recomputation.same_meaning(parts[0], parts[1], self._state.bound):
             return None
         try:
@@ -63,9 +63,9 @@ class EqualResults:
         cause = self._explainer.cause(parts[0], parts[1], pair)
         mistake = self._explainer.meaning_mistake(parts[0], parts[1], pair, difference, cause)
         self._state.origins.setdefault(mistake, (pair, parts[0], parts[1]))
-        return Judged(Status.PARTED, Terms(meaning=difference.relative), mistake.what, (mistake,))
+        return Standing(Outcome.DIFFERENT, Terms(meaning=difference.relative), mistake.what, (mistake,))
 
-    def _round_trip(self, item: TensorResult) -> Judged | None:
+    def _round_trip(self, item: TensorResult) -> Standing | None:
         """Verdict on casts that one side alone makes, which change the gradient alone; None if there are none."""
         casts = [self._explainer.round_trip(which, (item.pair.left, item.pair.right)[which]) for which in (0, 1)]
         mistakes = tuple(mistake for mistake in casts if mistake is not None)
@@ -78,7 +78,7 @@ class EqualResults:
             if other.pair.part is Part.PARAMETER_GRADIENT
         ):
             self._state.always.add(mistakes[0])  # no value shows it, and rounding hides it among gradients
-        return Judged(Status.PARTED, Terms(), mistakes[0].what, mistakes)
+        return Standing(Outcome.DIFFERENT, Terms(), mistakes[0].what, mistakes)
 
     def _sent_back(self, which: int, part: Slice) -> dict[int, str]:
         """Numbers and fingerprints of the gradients that the calls of a slice send back to the values that it begins with."""

@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING
 
 from ..model.pairs import Layout, Part, TensorPair
 from ..model.records import Call, Role
-from ..model.results import Mistake, Status, TensorResult
+from ..model.results import Mistake, TensorResult
+from ..model.verdicts import Outcome
 from ..operations.sides import Slice, name_of, outputs_of
 from ..operations.traits import traits_of
 from .rounding import unit
-from .state import SINGLE, Judged, JudgeState, is_float
+from .state import SINGLE, JudgeState, Standing, is_float
 
 if TYPE_CHECKING:
     from ..operations.candidates import Cause
@@ -44,27 +45,27 @@ class Explainer:
         return (drawn[0], drawn[1]) if any(drawn) else None
 
     def random_mistake(
-        self, item: TensorResult, left: Slice, right: Slice, random: tuple[bool, bool], incoming: Judged
-    ) -> Judged:
-        if incoming.status in (Status.PARTED, Status.UNTOLD):
+        self, item: TensorResult, left: Slice, right: Slice, random: tuple[bool, bool], incoming: Standing
+    ) -> Standing:
+        if incoming.outcome in (Outcome.DIFFERENT, Outcome.UNKNOWN):
             because = "random numbers, applied to values that differ already"
-            return Judged(incoming.status, because=because, sources=incoming.sources)
+            return Standing(incoming.outcome, because=because, sources=incoming.sources)
         drawing = tuple(self._drawing(which, part) for which, part in enumerate((left, right)))
         names = " | ".join(dict.fromkeys(name_of(call) for calls in drawing for call in calls))
         if all(random):
             settings = self.different_settings(left, right)
             if settings:
                 what = f"{names} is set differently: {settings}"
-                return Judged(Status.PARTED, because=what, mistakes=(Mistake("meaning", what, why=settings),))
+                return Standing(Outcome.DIFFERENT, because=what, mistakes=(Mistake("meaning", what, why=settings),))
             what = f"{names} draws random numbers: another seed or generator state"
             advice = "seed both sides alike, or switch the random part off (dropout p=0, eval mode) and compare again"
             mistake = Mistake("random", what, what, advice, left=drawing[0], right=drawing[1])
-            return Judged(Status.PARTED, because=what, mistakes=(mistake,))
+            return Standing(Outcome.DIFFERENT, because=what, mistakes=(mistake,))
         side = "left" if random[0] else "right"
         what = f"only the {side} draws random numbers: {names}"
         why = f"{what}; is the other side in eval mode, or its rate 0 (training, p)?"
         mistake = Mistake("random", what, why, side=side, left=drawing[0], right=drawing[1])
-        return Judged(Status.PARTED, because=what, mistakes=(mistake,))
+        return Standing(Outcome.DIFFERENT, because=what, mistakes=(mistake,))
 
     def _drawing(self, which: int, part: Slice) -> tuple[Call, ...]:
         """The first call of a slice that draws random numbers."""

@@ -8,13 +8,13 @@ clears: where it finds nothing, the verdict is that it could not be told.
 
 from __future__ import annotations
 
-from ..model.results import Mistake, Status, TensorResult
+from ..model.results import Mistake, TensorResult
 from ..model.sites import Phase
 from ..model.verdicts import Outcome
 from ..operations.sides import Slice, name_of
 from .explanations import Explainer
 from .ranges import RangeJudge
-from .state import Judged, JudgeState, times_bound
+from .state import JudgeState, Standing, times_bound
 
 FAR = 1e3
 """Times what rounding explains from which on a difference arises where it is seen, if what came in is within rounding."""
@@ -29,29 +29,29 @@ class Fallback:
         self._ranges = ranges
 
     def judge(
-        self, item: TensorResult, incoming: Judged, audited: Judged, why: str, left: Slice, right: Slice
-    ) -> Judged:
+        self, item: TensorResult, incoming: Standing, audited: Standing, why: str, left: Slice, right: Slice
+    ) -> Standing:
         mistakes = audited.mistakes
         if mistakes:
-            return Judged(Status.PARTED, audited.terms, mistakes[0].what, mistakes, sources=incoming.sources)
-        if incoming.status is Status.PARTED:
-            return Judged(Status.PARTED, None, item.verdict.because, sources=incoming.sources)
+            return Standing(Outcome.DIFFERENT, audited.terms, mistakes[0].what, mistakes, sources=incoming.sources)
+        if incoming.outcome is Outcome.DIFFERENT:
+            return Standing(Outcome.DIFFERENT, None, item.verdict.because, sources=incoming.sources)
         stated = self._stated(left, right)
         if stated:
             what = f"the two calls say that they compute something else: {stated}"
-            return Judged(Status.PARTED, None, what, (Mistake("meaning", what, f"{stated} (not proven: {why})"),))
-        agreed = incoming.status in (Status.SAME, Status.CLEAN) or self._came_in_alike(item, left, right)
+            return Standing(Outcome.DIFFERENT, None, what, (Mistake("meaning", what, f"{stated} (not proven: {why})"),))
+        agreed = incoming.outcome in (Outcome.SAME, Outcome.ROUNDING) or self._came_in_alike(item, left, right)
         if item.verdict.outcome is Outcome.DIFFERENT and agreed:
             what = f"different, judged without recomputation ({why}): {item.verdict.because}"
             spoiled = self._ranges.of_value(item, left, right, None)
             if spoiled is not None:
-                return Judged(Status.PARTED, None, spoiled.what, (spoiled,))
+                return Standing(Outcome.DIFFERENT, None, spoiled.what, (spoiled,))
             lone = self._lone_call(left, right)
             mistake = Mistake(
                 "unproven", what, lone, f"look at it: {lone}" if lone else "", size=times_bound(item.verdict)
             )
-            return Judged(Status.PARTED, None, what, (mistake,))
-        return Judged(Status.UNTOLD, audited.terms, item.verdict.because, untold=why, sources=incoming.sources)
+            return Standing(Outcome.DIFFERENT, None, what, (mistake,))
+        return Standing(Outcome.UNKNOWN, audited.terms, item.verdict.because, untold=why, sources=incoming.sources)
 
     def _came_in_alike(self, item: TensorResult, left: Slice, right: Slice) -> bool:
         """True if a difference is far beyond what rounding explains, and all that it was made of is not, as far as norms tell: then

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from functools import cached_property
 
 from ..model.records import Call
-from ..model.results import Status, TensorResult
+from ..model.results import TensorResult
 from ..model.tensors import Tensor
 from ..model.verdicts import Outcome
 from .fallback import FAR
@@ -116,7 +116,7 @@ class GradientRounding:
         if number in self.noise[which]:
             return math.inf
         judged = self._state.gradient_of[which].get(number)
-        if judged is not None and judged.status is not Status.UNTOLD:
+        if judged is not None and judged.outcome is not Outcome.UNKNOWN:
             return 0.0
         key = which, number
         if key not in self._relative_noises:

@@ -9,14 +9,14 @@ A leaf that an earlier step left behind has the standing that it got there.
 from __future__ import annotations
 
 from ..model.pairs import Part, TensorPair
-from ..model.results import Mistake, Status, TensorResult
+from ..model.results import Mistake, TensorResult
 from ..model.sites import Kind
 from ..model.values import tensor_slots
 from ..model.verdicts import Outcome
 from ..operations.sides import Slice, outputs_of
 from ..operations.traits import traits_of
 from .rounding import unit
-from .state import SINGLE, SMALL, Judged, JudgeState, name_of_pair, together
+from .state import SINGLE, SMALL, JudgeState, Standing, name_of_pair, together
 
 LEAF_UNITS = 4.0
 """Leaves may differ by four units of the coarser element type: they were computed before recording, in another library."""
@@ -59,19 +59,19 @@ class Leaves:
             and all(kind.uninitialised or kind.moves for kind in kinds)
         )
 
-    def judge(self, item: TensorResult) -> Judged:
+    def judge(self, item: TensorResult) -> Standing:
         left, right, pair = item.left, item.right, item.pair
         inherited = self._state.before.get((left.fingerprint or "", right.fingerprint or ""))
         if inherited is not None:
-            return Judged(inherited[0], because="an earlier step left it so", sources=inherited[1])
+            return Standing(inherited.outcome, because="an earlier step left it so", sources=inherited.sources)
         gradient = self._state.gradients.get((pair.left, pair.right))
         if gradient is None and pair.left in self._state.gradient_of[0] and pair.right in self._state.gradient_of[1]:
             gradient = together([self._state.gradient_of[0][pair.left], self._state.gradient_of[1][pair.right]])
         gradient = gradient or self._state.gradient_by_bits.get((left.fingerprint, right.fingerprint))
         if gradient is not None:
-            return Judged(gradient.status, because="a gradient of the backward pass", sources=gradient.sources)
+            return Standing(gradient.outcome, because="a gradient of the backward pass", sources=gradient.sources)
         if item.verdict.outcome is Outcome.UNKNOWN:
-            return Judged(Status.UNTOLD, untold=item.verdict.because)
+            return Standing(Outcome.UNKNOWN, untold=item.verdict.because)
         if (
             "module" in (self._state.sides[0].level, self._state.sides[1].level)
             and pair.part is Part.INPUT
@@ -91,15 +91,15 @@ class Leaves:
             if trend is not None and trend.rounding:
                 self._state.rounded.setdefault(trend.text, []).append(name_of_pair(pair))
             if trend is None or trend.rounding:
-                return Judged(Status.CLEAN, because=f"within {units:.0f} units of {left.spec.dtype}")
+                return Standing(Outcome.ROUNDING, because=f"within {units:.0f} units of {left.spec.dtype}")
         held = pair.part in (Part.PARAMETER, Part.BUFFER) or (left.requires_grad and right.requires_grad)
         if held and self._state.before and item.verdict.outcome.good:
             why = f"{name_of_pair(pair)} was changed between two steps by something that was not recorded"
             if "module" in (self._state.sides[0].level, self._state.sides[1].level):
                 why += ": record with level='mix'"
-            return Judged(Status.UNTOLD, untold=why)
+            return Standing(Outcome.UNKNOWN, untold=why)
         if measured is None and item.verdict.outcome.good:
-            return Judged(Status.UNTOLD, untold=f"{name_of_pair(pair)} differs, and its values were not kept")
+            return Standing(Outcome.UNKNOWN, untold=f"{name_of_pair(pair)} differs, and its values were not kept")
         kind = {Part.PARAMETER: "weights", Part.BUFFER: "buffers"}.get(pair.part, "data")
         if kind == "data" and held:  # a function takes its weight as an argument
             kind = "weights"
@@ -122,7 +122,7 @@ class Leaves:
         # Of a table that each side computed for itself, in float32, its effect at the results will tell.
         if table:
             self._state.tables.add(mistake)
-        return Judged(Status.CLEAN if table else Status.PARTED, because=what, mistakes=(mistake,))
+        return Standing(Outcome.ROUNDING if table else Outcome.DIFFERENT, because=what, mistakes=(mistake,))
 
     def _error_of_taken(self, item: TensorResult) -> float:
         """Relative error of a leaf; of a table that calls take parts of, that of the parts: nobody sees the rest."""
@@ -155,18 +155,18 @@ class Leaves:
                 return False
         return True
 
-    def _between_modules(self, item: TensorResult) -> Judged:
+    def _between_modules(self, item: TensorResult) -> Standing:
         """Level module does not show the functions between modules: a difference there cannot be taken apart."""
-        before = together([judged for judged in self._state.values.values() if judged.status is Status.PARTED])
-        if before.status is Status.PARTED:
-            return Judged(Status.PARTED, because=item.verdict.because, sources=before.sources)
+        before = together([judged for judged in self._state.values.values() if judged.outcome is Outcome.DIFFERENT])
+        if before.outcome is Outcome.DIFFERENT:
+            return Standing(Outcome.DIFFERENT, because=item.verdict.because, sources=before.sources)
         if item.verdict.outcome is Outcome.DIFFERENT:
             what = f"{name_of_pair(item.pair)} differs, by code between the modules that this level does not record"
-            return Judged(
-                Status.PARTED, because=what, mistakes=(Mistake("unproven", what, advice="record with level='mix'"),)
+            return Standing(
+                Outcome.DIFFERENT, because=what, mistakes=(Mistake("unproven", what, advice="record with level='mix'"),)
             )
-        return Judged(
-            Status.UNTOLD,
+        return Standing(
+            Outcome.UNKNOWN,
             untold=f"{name_of_pair(item.pair)} was made between the modules, "
             "which level 'module' does not show: record level='mix'",
         )

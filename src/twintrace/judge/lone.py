@@ -16,8 +16,9 @@ from collections.abc import Collection
 
 from ..model.pairs import Bearing
 from ..model.records import Call
-from ..model.results import CallResult, Mistake, Status
+from ..model.results import CallResult, Mistake
 from ..model.sites import Kind, Phase
+from ..model.verdicts import Outcome
 from ..operations.meanings import FRAMEWORKS_OWN, different_arguments
 from ..operations.sides import inputs_of, name_of, outputs_of
 from .cuts import Cuts
@@ -67,13 +68,15 @@ class Lone:
                     other,
                 )
                 earlier = [self._state.standing(which, _updated(call, number) or -1) for number, *_ in forgotten]
-                if any(judged.status is not Status.PARTED for judged in earlier):  # else an earlier step has told it
+                if any(
+                    judged.outcome is not Outcome.DIFFERENT for judged in earlier
+                ):  # else an earlier step has told it
                     self._state.always.add(mistake)
                     attach(results, call, which, mistake)
                 for number, partner, _ in forgotten:
                     self._ends.told[which].update({number, *_state_beside(call, number)})
                     tensors = self._state.tensors(*((partner, number) if which else (number, partner)))
-                    self._state.leave_behind(tensors, Status.PARTED, frozenset((mistake,)))
+                    self._state.leave_behind(tensors, Outcome.DIFFERENT, frozenset((mistake,)))
 
     def _forgotten(self, which: int, call: Call, number: int, taken: Collection[int]) -> int | None:
         """The other side's value of a parameter that one side's optimizer updates and the other's does not take, though the

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING
 
 from ..model.pairs import Layout, Part, TensorPair
 from ..model.records import Call
-from ..model.results import CallResult, Mistake, Status
+from ..model.results import CallResult, Mistake
 from ..model.sites import Phase
+from ..model.verdicts import Outcome
 from ..operations.sides import Slice
 from .ends import Ends, writes_state
 from .explanations import Explainer
@@ -127,8 +128,8 @@ class Unpaired:
                 different = state.recomputation.difference(*slices, state.bound, Layout()).significant
             except not_recomputable():
                 continue
-            if not different and state.incoming(*slices).status in (Status.SAME, Status.CLEAN):
-                state.leave_behind(state.tensors(left, right), Status.CLEAN)
+            if not different and state.incoming(*slices).outcome in (Outcome.SAME, Outcome.ROUNDING):
+                state.leave_behind(state.tensors(left, right), Outcome.ROUNDING)
                 return other
         return None
 
@@ -156,7 +157,7 @@ class Unpaired:
             self._ends.told[1 - which].update(by_place.values())
             for part in by_place.values():
                 left, right = (whole, part) if which == 0 else (part, whole)
-                self._state.leave_behind(self._state.tensors(left, right), Status.CLEAN)
+                self._state.leave_behind(self._state.tensors(left, right), Outcome.ROUNDING)
 
     def _size(self, which: int, number: int) -> int:
         return math.prod(self._state.sides[which].tensor(number).spec.shape)

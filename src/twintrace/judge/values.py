@@ -16,7 +16,7 @@ from collections.abc import Collection
 from dataclasses import replace
 
 from ..model.pairs import Layout, Part, TensorPair
-from ..model.results import CallResult, Mistake, Status, TensorResult, Terms
+from ..model.results import CallResult, Mistake, TensorResult, Terms
 from ..model.sites import Kind, Phase
 from ..model.verdicts import Outcome
 from ..operations.sides import Slice, name_of, outputs_of
@@ -31,8 +31,8 @@ from .state import (
     EXACT,
     SHARES,
     SMALL,
-    Judged,
     JudgeState,
+    Standing,
     not_recomputable,
     told,
     worse,
@@ -54,7 +54,7 @@ class Values:
         self._equal_results = EqualResults(state, explainer)
         self._fallback = Fallback(state, explainer, self._ranges)
 
-    def judge(self, item: TensorResult) -> Judged:
+    def judge(self, item: TensorResult) -> Standing:
         key = item.pair.left, item.pair.right
         if key not in self._state.values:
             judged = self._judge_value(item)
@@ -63,13 +63,13 @@ class Values:
                 return judged
             if judged.mistakes and self._is_by_the_way(0, item.pair.left) != self._is_by_the_way(1, item.pair.right):
                 # Paired by chance: a variance that a norm puts out beside its result, and a sum on the way to it.
-                return Judged(Status.SAME, because="one side does nothing with it")
+                return Standing(Outcome.SAME, because="one side does nothing with it")
             if judged.mistakes:
                 judged.sources = judged.sources | frozenset(judged.mistakes)
             self._state.remember(item, judged)
         return self._state.values[key]
 
-    def turned(self, result: CallResult, item: TensorResult) -> Judged | None:
+    def turned(self, result: CallResult, item: TensorResult) -> Standing | None:
         """Verdict on a result of the run that lies in another order than its partner, which was compared inside; else None."""
         pair, bound = item.pair, self._state.bound.get(item.pair.right)
         if pair.part is not Part.OUTPUT or bound is None or bound.left != pair.left or bound.layout == Layout():
@@ -85,7 +85,7 @@ class Values:
         what = f"the two results are returned in {order}: {specs}"
         why = f"the right's values are the left's in {order} ({bound.layout})"
         mistake = Mistake("meaning", what, why, "return it as the other side does")
-        return Judged(Status.PARTED, None, what, (mistake,), sources=frozenset((mistake,)))
+        return Standing(Outcome.DIFFERENT, None, what, (mistake,), sources=frozenset((mistake,)))
 
     def _are_other_steps(self, item: TensorResult, left: Slice, right: Slice) -> bool:
         """True if results of different sizes are made by other operations: a factor that one side applies before a product and the
@@ -121,11 +121,11 @@ class Values:
         alone = any(len(outputs_of(call)) < 2 or call.site.kind is Kind.MODULE for call in makers)
         return bool(makers) and not alone and not side.takers(number)
 
-    def _judge_value(self, item: TensorResult) -> Judged:
+    def _judge_value(self, item: TensorResult) -> Standing:
         pair = item.pair
         if item.verdict.outcome is Outcome.SAME and item.left.spec.shape == item.right.spec.shape:
             self._detours.note_equal(item)
-            return self._equal_results.judge(item) or Judged(Status.SAME)
+            return self._equal_results.judge(item) or Standing(Outcome.SAME)
         compared = self._compared(0, pair.left), self._compared(1, pair.right)
         if compared[0] is not None and compared[1] is not None:
             return self._crossed(compared[0], compared[1])
@@ -142,19 +142,19 @@ class Values:
             else self._state.sides[1].slice(pair.right, self._state.known[1])
         )
         if self._leaves.is_uninitialised(0, left) or self._leaves.is_uninitialised(1, right):
-            return Judged(Status.SAME, because="memory that nothing has written to yet")
+            return Standing(Outcome.SAME, because="memory that nothing has written to yet")
         if self._leaves.covers(0, left) and self._leaves.covers(1, right):
             sizes = math.prod(item.left.spec.shape), math.prod(item.right.spec.shape)
             modules = [*self._state.sides[0].takers(pair.left), *self._state.sides[1].takers(pair.right)]
             if sizes[0] != sizes[1] and pair.part is Part.INPUT and modules and not item.left.requires_grad:
                 # A mask for all heads, and one for each: what is made of it will tell.
-                return Judged(Status.SAME, because="given in another shape", discarded=True)
+                return Standing(Outcome.SAME, because="given in another shape", discarded=True)
             prints = item.left.fingerprint or "", item.right.fingerprint or ""
             if sizes[0] != sizes[1] and (
                 prints in self._state.before or self._state.recomputation.is_part(pair.left, pair.right)
             ):
                 # One weight for several layers, and one for each of them: what is made of it will tell.
-                return Judged(Status.SAME, because="rows of one weight, in several", discarded=True)
+                return Standing(Outcome.SAME, because="rows of one weight, in several", discarded=True)
             return self._leaves.judge(item)
         incoming = self._state.incoming(left, right)
         bound = self._state.partners(left, right)
@@ -168,7 +168,11 @@ class Values:
         same = recomputation.same_meaning(left, right, bound)
         try:
             difference = None if same else recomputation.difference(left, right, bound, pair.layout)
-            if difference is not None and not difference.significant and incoming.status in (Status.SAME, Status.CLEAN):
+            if (
+                difference is not None
+                and not difference.significant
+                and incoming.outcome in (Outcome.SAME, Outcome.ROUNDING)
+            ):
                 longer = recomputation.from_same_values(left, right, bound, self._state.known, self._state.agrees)
                 if longer != (left, right):
                     left, right = longer
@@ -177,9 +181,9 @@ class Values:
         except not_recomputable() as error:
             return self._fallback.judge(item, incoming, audited, str(error), left, right)
         if difference is not None and difference.shapes is not None and self._are_other_steps(item, left, right):
-            return Judged(Status.SAME, because="other steps on the way to the same result", discarded=True)
-        if incoming.status is Status.PARTED and self._detours.meets_again(item, incoming.sources):
-            incoming, difference = Judged(Status.CLEAN), None
+            return Standing(Outcome.SAME, because="other steps on the way to the same result", discarded=True)
+        if incoming.outcome is Outcome.DIFFERENT and self._detours.meets_again(item, incoming.sources):
+            incoming, difference = Standing(Outcome.ROUNDING), None
         terms = replace(terms, inherited=recomputation.inherited(left, right, bound, same))
         precise = self._explainer.precision_mistake(item, left, right, difference)
         if precise is not None:
@@ -192,33 +196,35 @@ class Values:
                     self._state.notes[names] = max(self._state.notes.get(names, 0.0), difference.relative)
             elif difference.significant:
                 if self._belong_elsewhere(pair):
-                    return Judged(Status.SAME, because="values for different calls", discarded=True)
+                    return Standing(Outcome.SAME, because="values for different calls", discarded=True)
                 if self._is_a_step_ahead(pair, left, right):
-                    return Judged(Status.SAME, because="one side is a step ahead of the other here", discarded=True)
+                    return Standing(Outcome.SAME, because="one side is a step ahead of the other here", discarded=True)
                 moves = self._are_moves(left, right, pair)
                 early = moves and not (left.calls and right.calls)  # one side has moved it, the other may do so later
                 cause = None if early else self._explainer.cause(left, right, pair)
                 if cause is None and moves:
-                    return Judged(
-                        Status.SAME, because="other values, for other steps to the same result", discarded=True
+                    return Standing(
+                        Outcome.SAME, because="other values, for other steps to the same result", discarded=True
                     )
                 mistakes.append(self._explainer.meaning_mistake(left, right, pair, difference, cause))
                 self._state.origins.setdefault(mistakes[-1], (pair, left, right))
         if audited.untold and not mistakes:
             return self._fallback.judge(item, incoming, audited, audited.untold, left, right)
         small = difference is None or difference.relative < SHARES
-        if incoming.status is not Status.PARTED and (not mistakes or (small and not audited.mistakes)):
+        if incoming.outcome is not Outcome.DIFFERENT and (not mistakes or (small and not audited.mistakes)):
             spoiled = self._ranges.of_value(item, left, right, bound)
             mistakes[:0] = [spoiled] if spoiled is not None else []
         if mistakes:
-            return Judged(Status.PARTED, terms, mistakes[0].what, tuple(mistakes), sources=incoming.sources)
-        if incoming.status is Status.PARTED and not self._still_visible(item, terms.inherited, right, incoming.sources):
-            incoming = Judged(Status.CLEAN)
-        status = worse(Status.CLEAN, incoming.status)
+            return Standing(Outcome.DIFFERENT, terms, mistakes[0].what, tuple(mistakes), sources=incoming.sources)
+        if incoming.outcome is Outcome.DIFFERENT and not self._still_visible(
+            item, terms.inherited, right, incoming.sources
+        ):
+            incoming = Standing(Outcome.ROUNDING)
+        outcome = worse(Outcome.ROUNDING, incoming.outcome)
         updated = bool(left.calls) and left.calls[-1].site.phase is Phase.UPDATE
         detour = updated and any(map(is_detour, self._state.begins_with(left, right)))
-        because, reordered = told(terms, incoming.status), self._is_reordered(item, left, right)
-        return Judged(status, terms, because, sources=incoming.sources, detour=detour, reordered=reordered)
+        because, reordered = told(terms, incoming.outcome), self._is_reordered(item, left, right)
+        return Standing(outcome, terms, because, sources=incoming.sources, detour=detour, reordered=reordered)
 
     def _is_reordered(self, item: TensorResult, left: Slice, right: Slice) -> bool:
         """True if two values that are both right differ because a call before them may give its results in any order."""
@@ -262,22 +268,22 @@ class Values:
         numbers = (number, *reversed(self._state.sides[which].originals(number)))
         return next((item for item in numbers if item in self._state.known[which]), None)
 
-    def _crossed(self, left: int, right: int) -> Judged:
+    def _crossed(self, left: int, right: int) -> Standing:
         """Operands in the same place of two calls that were each compared with another one: the calls take other values. If they
         are copies of a pair, that pair's standing.
         """
         pair = self._state.values.get((left, right))
         if pair is not None:
             because = "a copy of what was compared"
-            return Judged(pair.status, because=because, sources=pair.sources, reordered=pair.reordered)
+            return Standing(pair.outcome, because=because, sources=pair.sources, reordered=pair.reordered)
         known = [self._state.of_left[left], self._state.values[self._state.bound[right].left, right]]
-        status = worse(*(judged.status for judged in known))
+        outcome = worse(*(judged.outcome for judged in known))
         sources = frozenset().union(*(judged.sources for judged in known))
-        return Judged(
-            status, because="the two calls take other values here: each was compared elsewhere", sources=sources
+        return Standing(
+            outcome, because="the two calls take other values here: each was compared elsewhere", sources=sources
         )
 
-    def _audited(self, left: Slice, right: Slice) -> Judged:
+    def _audited(self, left: Slice, right: Slice) -> Standing:
         """Own roundings of the calls of both sides: terms, mistakes of kernels, why something could not be told."""
         ratios: list[float | None] = [None, None]
         mistakes: list[Mistake] = []
@@ -293,8 +299,12 @@ class Values:
                     if score.ratio > 1 and (which, number) not in self._state.accused:
                         mistakes.append(self._state.kernel_mistake(which, call, number, score))
                         self._state.accused[which, number] = mistakes[-1]
-        return Judged(
-            Status.CLEAN, Terms(ratios[0], 0.0 if not untold else None, None, ratios[1]), "", tuple(mistakes), untold
+        return Standing(
+            Outcome.ROUNDING,
+            Terms(ratios[0], 0.0 if not untold else None, None, ratios[1]),
+            "",
+            tuple(mistakes),
+            untold,
         )
 
     def _are_moves(self, left: Slice, right: Slice, pair: TensorPair) -> bool:
