@@ -9,7 +9,7 @@
     bounds.py         one pair of calls after the other, in the order of the data flow: verdicts, introduced or inherited
     optimizers.py    what a record of an optimizer's step says
     carried.py     what one step leaves to the next
-    trials.py        a match on its way to a verdict: introduced, inherited, without effect
+    cases.py         a match that is judged by bounds: introduced, inherited, without effect
     divergences.py   which difference is the first, and whose is it?
     gradients.py     what happens to gradients between the backward pass and the optimizer
 
@@ -22,9 +22,9 @@ from __future__ import annotations
 
 from .bounds import BoundsJudge
 from .carried import CarriedBounds
+from .cases import Case
 from .divergences import first_backward, first_forward, first_mistake
 from .policies import POLICIES, Policy, policy_named
-from .trials import Case
 
 __all__ = [
     "POLICIES",
