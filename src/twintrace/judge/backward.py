@@ -34,6 +34,7 @@ from .state import (
     Standing,
     name_of_pair,
     not_recomputable,
+    only_call,
     times_bound,
     together,
     told,
@@ -64,6 +65,7 @@ class Gradients:
         """Left values whose gradients agree, and these gradients."""
 
     def judge(self, item: TensorResult) -> Standing:
+        """Standing of a pair of gradients; judged once, where it is met first."""
         key = item.pair.left, item.pair.right
         if key not in self._state.gradients:
             if self._parts.values_of(item.pair) in self._state.discarded:
@@ -313,9 +315,9 @@ class Gradients:
             return UNSEEN
         accused = self._state.accused.get((which, number))
         if accused is None:
-            at = ((call,), ()) if which == 0 else ((), (call,))
+            left, right = only_call(which, call)
             mistake = replace(
-                self._state.kernel_mistake(which, call, number, score), backward=True, left=at[0], right=at[1]
+                self._state.kernel_mistake(which, call, number, score), backward=True, left=left, right=right
             )
             self._state.between.append((which, call, mistake))
             self._state.accused[which, number] = mistake

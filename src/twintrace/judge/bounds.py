@@ -25,7 +25,7 @@ from ..model.sites import Kind
 from ..model.tensors import Tensor
 from ..model.verdicts import Outcome, Verdict
 from ..operations import Traits
-from .carried import UNCERTAIN, CarriedBounds, Weight, both, moved, uncertainty
+from .carried import UNCERTAIN, CarriedBounds, Weight, identities, moved, uncertainty
 from .cases import (
     PASSED,
     Case,
@@ -35,7 +35,16 @@ from .cases import (
     key_of,
     look_inside,
 )
-from .optimizers import beside, epsilon_of, is_gradient, is_parameter, number_in, of_adam, rate_and_precision, share_of
+from .optimizers import (
+    epsilon_of,
+    epsilon_uncertainty,
+    is_gradient,
+    is_parameter,
+    number_in,
+    of_adam,
+    rate_and_precision,
+    share_of,
+)
 from .policies import Evidence, Policy, certain, relative_error
 from .rounding import NOISE, Allowance, Backward, allowance, elements, of_average, size, unit
 from .settings import NOT_GIVEN, Readers, another_number, different_settings
@@ -108,7 +117,7 @@ class BoundsJudge:
         """Bound on the difference that rounding leaves in the weights for the next step. A zero differs as its gradient does."""
         apart = max(self._after, self._forward, self._backward)
         values = {
-            both(item): error
+            identities(item): error
             for by_optimizer, item in self._made
             for verdict, error in [self._known[key_of(item)]]
             if verdict.outcome.good and error > (0.0 if by_optimizer else apart)
@@ -238,7 +247,7 @@ class BoundsJudge:
         """Verdict on a call's input: as it was judged where it was made, or else within the bound of the steps before."""
         apart = making.apart
         left_by_steps = max(
-            self._before.of_value(evidence), self._updates.get(both(evidence), 0.0) if self._updates else 0.0
+            self._before.of_value(evidence), self._updates.get(identities(evidence), 0.0) if self._updates else 0.0
         )
         if evidence.pair.part is Part.PARAMETER and case.match.left:
             name = ".".join(filter(None, (case.match.left[0].site.name, evidence.pair.left_slot)))
@@ -269,7 +278,9 @@ class BoundsJudge:
             own, share, uncertain = taken.get(number_in(item.pair.left_slot), []), share_of(item, rate), 0.0
             if whole and is_parameter(item) and not making.steady:
                 uncertain = max((self._uncertain(each) for each in own if not is_parameter(each)), default=0.0)
-                uncertain = max(uncertain, *(beside(epsilon, each) for each in own if is_gradient(each)), 0.0)
+                uncertain = max(
+                    uncertain, *(epsilon_uncertainty(epsilon, each) for each in own if is_gradient(each)), 0.0
+                )
                 share = max(share, *(moved(each.left, item.left) for each in own if is_parameter(each)), 0.0)
             elif not whole:  # one of its kernels: p + a·m/√v, √v, the larger of two
                 own = [each for each in evidence if each.pair.part in PASSED]
@@ -279,7 +290,7 @@ class BoundsJudge:
             apart = max(apart, share * max(inexact, uncertain))
             result = self._remembered(item, replace(making, apart=apart, unseen=share * uncertain))
             made.append(result)
-            self._updates[both(item)] = self._error(result)
+            self._updates[identities(item)] = self._error(result)
             if uncertain < UNCERTAIN and _telling(result):
                 self._after = max(self._after, result.verdict.error or 0.0)
         return made
@@ -295,14 +306,14 @@ class BoundsJudge:
         for item in self._gradients:
             name = item.pair.left_slot
             known = max(uncertain.get(name, _INEXACT), self._uncertain(item))
-            uncertain[name] = max(known, beside(_EPSILON, item)) if self._foreign else known
+            uncertain[name] = max(known, epsilon_uncertainty(_EPSILON, item)) if self._foreign else known
         for name, evidence in self._weights.items():
             verdict, error = self._known[key_of(evidence)]
             if verdict.outcome.good and name in uncertain:
                 yield name, Weight(evidence.left, error, uncertain[name])
 
     def _apart_of(self, came: Sequence[TensorResult]) -> Callable[[Evidence], float]:
-        """Tells the difference of the values with the same number among an optimizer's inputs, its parameter, gradient and state;
+        """A function: difference of the values with the same number among an optimizer's inputs, its parameter, gradient and state;
         of all of them where none has it. By a table: optimizers take thousands.
         """
         found: dict[str, float] = {}
@@ -445,7 +456,7 @@ def _result(evidence: Evidence, verdict: Verdict) -> TensorResult:
 
 
 def _telling(item: TensorResult) -> bool:
-    """Does what rounding has done here tell of others? What is nothing but noise, or may be, says nothing of them."""
+    """True if what rounding has done here tells of others. What is nothing but noise, or may be, says nothing of them."""
     verdict = item.verdict
     return verdict.outcome.good and max(verdict.error or 0.0, verdict.bound or 0.0) < NOISE
 

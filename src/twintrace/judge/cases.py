@@ -109,11 +109,12 @@ def key_of(evidence: Evidence) -> tuple[int, int]:
 
 
 def any_differs(results: Sequence[TensorResult]) -> bool:
+    """True if one of several pairs of tensors is different."""
     return any(item.verdict.outcome is Outcome.DIFFERENT for item in results)
 
 
 def is_introduced(case: Case, results: Sequence[TensorResult], differing: set[int]) -> bool:
-    """Did a difference arise here: nothing that came in, nothing inside, but something that went out?"""
+    """True if a difference arose here: nothing that came in differs, nothing inside, but something that went out."""
     calls = case.match.left
     if calls and all(call.site.kind is Kind.SAVE for call in calls):
         return False  # what is saved arose before
@@ -126,7 +127,7 @@ def is_introduced(case: Case, results: Sequence[TensorResult], differing: set[in
 
 
 def find_absorbed(cases: Sequence[Case], *, backward: bool) -> None:
-    """Mark what differs without effect: a mask of -10000 or -9998 before a softmax, a gradient that a relu sets to zero.
+    """Marks what differs without effect: a mask of -10000 or -9998 before a softmax, a gradient that a relu sets to zero.
 
     From the end, because effects add up that way: a difference has none if whatever is made of it agrees, or has none either.
     """
@@ -177,5 +178,5 @@ def _left_over(went: Sequence[TensorResult]) -> float:
 
 
 def _fades(came: TensorResult, left_over: float) -> bool:
-    """Is little left of a difference in those results that agree? A small one that is handed on undiminished has an effect."""
+    """True if little is left of a difference in those results that agree: a small one that is handed on has an effect."""
     return left_over <= 0.1 * (came.verdict.error or 0.0)

@@ -12,7 +12,7 @@ from ..model.results import CallResult, Mistake
 from ..operations.sides import name_of
 from .detours import is_detour
 from .gradient_rounding import GradientRounding
-from .state import JudgeState, attach
+from .state import JudgeState, attach, only_call
 
 
 class Cuts:
@@ -30,10 +30,10 @@ class Cuts:
         side = ("left", "right")[which]
         what = f"the {side} cuts the gradient: {name_of(call)}"
         why = f"only the {side} calls {name_of(call)}: no gradient goes back beyond it"
-        blamed = ((call,), ()) if which == 0 else ((), (call,))
+        left, right = only_call(which, call)
         mistake = Mistake(
             "gradient", what, why, f"remove it from the {side}, or see why the other does without", side, backward=True,
-            left=blamed[0], right=blamed[1],
+            left=left, right=right,
         )  # fmt: skip
         return mistake, call
 

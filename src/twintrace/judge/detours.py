@@ -21,7 +21,7 @@ from ..model.verdicts import Outcome
 from ..operations.sides import Bound, Slice
 from ..operations.traits import traits_of
 from .rounding import unit
-from .state import SHARES, SINGLE, JudgeState, Standing, name_of_pair, not_recomputable
+from .state import SHARES, SINGLE, JudgeState, Standing, name_of_pair, not_recomputable, relative_rms
 
 _NEAR = 16.0
 """Units of the element type within which recorded values lie that were computed in two ways."""
@@ -111,10 +111,8 @@ class Detours:
     def _is_near(self, item: TensorResult) -> bool:
         if item.verdict.outcome is Outcome.SAME:
             return True
-        measured, error = item.measurement, item.verdict.error or 0.0
-        if measured is not None and measured.rmse is not None and measured.rms_left:
-            error = measured.rmse / max(measured.rms_left, measured.rms_right or 0.0)
-        return measured is not None and error <= max(SHARES, _NEAR * unit(item.left.spec.dtype, item.right.spec.dtype))
+        limit = max(SHARES, _NEAR * unit(item.left.spec.dtype, item.right.spec.dtype))
+        return item.measurement is not None and relative_rms(item) <= limit
 
     def _can_be_recomputed(self, left: Slice, right: Slice) -> bool:
         if left.failure or right.failure or not left.calls or not right.calls:

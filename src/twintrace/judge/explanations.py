@@ -17,7 +17,7 @@ from ..model.verdicts import Outcome
 from ..operations.sides import Slice, name_of, outputs_of
 from ..operations.traits import traits_of
 from .rounding import unit
-from .state import SINGLE, JudgeState, Standing, is_float
+from .state import SINGLE, JudgeState, Standing, is_float, only_call
 
 if TYPE_CHECKING:
     from ..operations.candidates import Cause
@@ -47,6 +47,7 @@ class Explainer:
     def random_mistake(
         self, item: TensorResult, left: Slice, right: Slice, random: tuple[bool, bool], incoming: Standing
     ) -> Standing:
+        """Standing of two values of which the sides that `random` names drew the numbers."""
         if incoming.outcome in (Outcome.DIFFERENT, Outcome.UNKNOWN):
             because = "random numbers, applied to values that differ already"
             return Standing(incoming.outcome, because=because, sources=incoming.sources)
@@ -76,6 +77,7 @@ class Explainer:
         return ()
 
     def different_settings(self, left: Slice, right: Slice) -> str:
+        """Settings that differ between two calls of one operation, as text."""
         from ..operations import different_arguments
         from ..operations.meanings import FRAMEWORKS_OWN, told
 
@@ -103,6 +105,7 @@ class Explainer:
     def meaning_mistake(
         self, left: Slice, right: Slice, pair: TensorPair, difference: Difference, cause: Cause | None
     ) -> Mistake:
+        """The mistake of two slices that mean something else, with its cause if one was proven."""
         if difference.shapes is not None:
             what = f"the two results do not have the same shape: {list(difference.shapes[0])} | {list(difference.shapes[1])}"
         else:
@@ -208,9 +211,9 @@ class Explainer:
         side = ("left", "right")[which]
         to = " | ".join(self._state.sides[which].tensor(number).spec.dtype for number in outputs_of(call).values())
         why = f"only the {side} casts to {to} in between ({name_of(call)}), and loses precision"
-        blamed = ((call,), ()) if which == 0 else ((), (call,))
+        left, right = only_call(which, call)
         advice = "compute in the same precision on both sides"
-        return Mistake("meaning", what, why, advice, side, size, left=blamed[0], right=blamed[1])
+        return Mistake("meaning", what, why, advice, side, size, left=left, right=right)
 
     def _is_cast_next(self, which: int, number: int, dtype: str) -> bool:
         """True if all that is done with a value is to cast it to an element type, after it was moved or not."""

@@ -31,6 +31,7 @@ class Fallback:
     def judge(
         self, item: TensorResult, incoming: Standing, audited: Standing, why: str, left: Slice, right: Slice
     ) -> Standing:
+        """Standing of a pair that cannot be recomputed, and `why`; `incoming` and `audited` are those of what made it."""
         mistakes = audited.mistakes
         if mistakes:
             return Standing(Outcome.DIFFERENT, audited.terms, mistakes[0].what, mistakes, sources=incoming.sources)

@@ -60,6 +60,7 @@ class Leaves:
         )
 
     def judge(self, item: TensorResult) -> Standing:
+        """Standing of two leaves."""
         left, right, pair = item.left, item.right, item.pair
         inherited = self._state.before.get((left.fingerprint or "", right.fingerprint or ""))
         if inherited is not None:

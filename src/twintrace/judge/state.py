@@ -266,29 +266,43 @@ def together(judged: Sequence[Standing]) -> Standing:
 
 
 def not_recomputable() -> type[Exception]:
+    """The error of what cannot be recomputed; its module imports torch."""
     from ..operations.evaluation import NotRecomputable
 
     return NotRecomputable
 
 
 def comes_in(pair: TensorPair) -> bool:
+    """True of the operands of a call, and of what its module holds."""
     return pair.part in (Part.INPUT, Part.PARAMETER, Part.BUFFER)
 
 
 def is_float(dtype: str) -> bool:
+    """True of element types that round."""
     return unit(dtype, dtype) > 0
 
 
 def times_bound(verdict: Verdict) -> float:
+    """The error of a verdict over what rounding explains; 0 if either is not known."""
     return verdict.error / verdict.bound if verdict.error and verdict.bound else 0.0
 
 
+def relative_rms(item: TensorResult) -> float:
+    """Root mean square of a difference over that of the larger side; the error of the verdict where no values were read."""
+    measured = item.measurement
+    if measured is not None and measured.rmse is not None and measured.rms_left:
+        return measured.rmse / max(measured.rms_left, measured.rms_right or 0.0)
+    return item.verdict.error or 0.0
+
+
 def name_of_pair(pair: TensorPair) -> str:
+    """A pair in a sentence: its part and slots."""
     slots = " | ".join(dict.fromkeys(filter(None, (pair.left_slot, pair.right_slot))))
     return f"the {pair.part} {slots}".rstrip()
 
 
 def told(terms: Terms, incoming: Outcome) -> str:
+    """Reason of a verdict by recomputation: the roundings of both sides, and the outcome of what came in."""
     ratios = " | ".join(f"{item:.2g}" for item in (terms.left, terms.right) if item is not None)
     source = {
         Outcome.SAME: "",
@@ -299,8 +313,13 @@ def told(terms: Terms, incoming: Outcome) -> str:
     return f"recomputed: {ratios or '0'} of what rounding allows{source[incoming]}"
 
 
+def only_call(which: int, call: Call) -> tuple[tuple[Call, ...], tuple[Call, ...]]:
+    """Calls to blame on the left and on the right: one, of one side."""
+    return ((call,), ()) if which == 0 else ((), (call,))
+
+
 def attach(results: list[CallResult], call: Call, which: int, mistake: Mistake) -> None:
-    """Put a mistake at the pair of a call, or at the one that ended last before it."""
+    """Adds a mistake to the pair of a call, or to the one that ended last before it."""
     best = None
     for place, result in enumerate(results):
         calls = (result.match.left, result.match.right)[which]

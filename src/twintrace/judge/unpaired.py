@@ -64,7 +64,7 @@ class Unpaired:
                 self._ends.told[which].add(number)
                 partner, difference = known[0]
                 if all(other.significant for _, other in known) and not self._scale.covers(which, number, partner):
-                    left, right = _beside(which, rest, partner)
+                    left, right = _with_partner(which, rest, partner)
                     pair = TensorPair(Part.OUTPUT, "", "", left.tensor, right.tensor)
                     cause = self._explainer.cause(left, right, pair)
                     mistake = self._explainer.meaning_mistake(left, right, pair, difference, cause)
@@ -73,7 +73,9 @@ class Unpaired:
     def _beyond(self, which: int, rest: Slice, partner: int) -> Difference | None:
         """Difference that the calls of a slice make to the other side's result that it begins with; None if not known."""
         try:
-            return self._state.recomputation.difference(*_beside(which, rest, partner), self._state.bound, Layout())
+            return self._state.recomputation.difference(
+                *_with_partner(which, rest, partner), self._state.bound, Layout()
+            )
         except not_recomputable():
             return None
 
@@ -174,7 +176,7 @@ class Unpaired:
         return not different_arguments(*first)
 
 
-def _beside(which: int, part: Slice, partner: int) -> tuple[Slice, Slice]:
+def _with_partner(which: int, part: Slice, partner: int) -> tuple[Slice, Slice]:
     """A slice of one side and a value of the other, as it is."""
     here = Slice(partner, (), (partner,))
     return (part, here) if which == 0 else (here, part)

@@ -34,6 +34,7 @@ from .state import (
     JudgeState,
     Standing,
     not_recomputable,
+    relative_rms,
     told,
     worse,
 )
@@ -55,6 +56,7 @@ class Values:
         self._fallback = Fallback(state, explainer, self._ranges)
 
     def judge(self, item: TensorResult) -> Standing:
+        """Standing of a pair of values; judged once, where it is met first."""
         key = item.pair.left, item.pair.right
         if key not in self._state.values:
             judged = self._judge_value(item)
@@ -330,11 +332,7 @@ class Values:
             return True
         if self._ranges.is_on_one_side(item):
             return True
-        error = item.verdict.error or 0.0
-        measured = item.measurement
-        if measured is not None and measured.rmse is not None and measured.rms_left:
-            error = measured.rmse / max(measured.rms_left, measured.rms_right or 0.0)
-        if error >= SHARES or measured is None:
+        if item.measurement is None or relative_rms(item) >= SHARES:
             return True
         try:
             visible = self._state.recomputation.is_visible(inherited, right, self._state.bound)
