@@ -175,18 +175,19 @@ class Gradients:
         """True if one gradient is a part of what the other is all of: one side computes a value once, the other once for each call
         that takes it; or one call takes a value on one side, several on the other.
         """
-        values = self._values_of_gradient(pair)
-        if values[0] is None or values[1] is None:
-            return values != (None, None) and any(
-                value is not None and self._state.sides[which].twins(value) for which, value in enumerate(values)
-            )
-        sides = self._state.sides
-        twins = [len(side.twins(value)) for side, value in zip(sides, values, strict=True)]
+        left, right = self._values_of_gradient(pair)
+        twins = [
+            0 if value is None else len(side.twins(value))
+            for side, value in zip(self._state.sides, (left, right), strict=True)
+        ]
         if twins[0] != twins[1]:
             return True
-        if pair.part is not Part.INPUT_GRADIENT:
+        if left is None or right is None or pair.part is not Part.INPUT_GRADIENT:
             return False
-        parts = [[number for _, number in side.contributions(value)] for side, value in zip(sides, values, strict=True)]
+        parts = [
+            [number for _, number in side.contributions(value)]
+            for side, value in zip(self._state.sides, (left, right), strict=True)
+        ]
         all_parts = all(number in own for number, own in zip((pair.left, pair.right), parts, strict=True))
         return all_parts and min(map(len, parts)) == 1 < max(map(len, parts))
 
