@@ -178,16 +178,17 @@ class Gradients:
         that takes it; or one call takes a value on one side, several on the other.
         """
         left, right = self._parts.values_of(pair)
-        sides = self._state.sides
-        if left is None or right is None:
-            return any(value is not None and sides[which].twins(value) for which, value in enumerate((left, right)))
-        if len(sides[0].twins(left)) != len(sides[1].twins(right)):
+        twins = [
+            0 if value is None else len(side.twins(value))
+            for side, value in zip(self._state.sides, (left, right), strict=True)
+        ]
+        if twins[0] != twins[1]:
             return True
-        if pair.part is not Part.INPUT_GRADIENT:
+        if left is None or right is None or pair.part is not Part.INPUT_GRADIENT:
             return False
         parts = [
             [number for _, number in side.contributions(value)]
-            for side, value in zip(sides, (left, right), strict=True)
+            for side, value in zip(self._state.sides, (left, right), strict=True)
         ]
         all_parts = all(number in own for number, own in zip((pair.left, pair.right), parts, strict=True))
         return all_parts and min(map(len, parts)) == 1 < max(map(len, parts))

@@ -67,10 +67,9 @@ class Lone:
                     f"give {names} to the {other}'s optimizer",
                     other,
                 )
-                earlier = [self._state.standing(which, _updated(call, number) or -1) for number, *_ in forgotten]
-                if any(
-                    judged.outcome is not Outcome.DIFFERENT for judged in earlier
-                ):  # else an earlier step has told it
+                before = [self._state.standing(which, _updated(call, number) or -1) for number, *_ in forgotten]
+                # If all differ, an earlier step has told it.
+                if any(standing.outcome is not Outcome.DIFFERENT for standing in before):
                     self._state.always.add(mistake)
                     attach(results, call, which, mistake)
                 for number, partner, _ in forgotten:
