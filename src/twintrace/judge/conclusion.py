@@ -17,7 +17,6 @@ from ..model.results import CallResult, Mistake
 from ..model.sites import Kind
 from ..model.values import TensorRef, leaves
 from ..model.verdicts import Outcome
-from ..operations.meanings import FRAMEWORKS_OWN, different_arguments, told
 from ..operations.traits import writes
 from .cuts import Cuts
 from .effects import effects_of_kernels, for_other_steps, hides_the_same, small_effects
@@ -25,6 +24,7 @@ from .ends import Ends
 from .explanations import Explainer
 from .lone import Lone
 from .loss_scale import LossScale
+from .settings import other_arguments
 from .state import JudgeState, Standing, attach, name_of_pair
 from .unpaired import Unpaired
 
@@ -174,14 +174,12 @@ class Conclusion:
             ]
             if not unseen or not (one.arguments.get("training") or two.arguments.get("training")):
                 continue
-            settings = {
-                name: pair for name, pair in different_arguments(one, two).items() if name not in FRAMEWORKS_OWN
-            }
+            settings = other_arguments(one, two)
             if not settings:
                 continue
             what = f"the two calls leave other values in {' and '.join(unseen)}, which this level does not record"
-            why = ", ".join(f"{name}: {told(mine)} | {told(other)}" for name, (mine, other) in settings.items())
-            advice = ", ".join(f"{name}={told(mine)}" for name, (mine, _) in settings.items())
+            why = ", ".join(f"{name}: {ours} | {theirs}" for name, (ours, theirs) in settings.items())
+            advice = ", ".join(f"{name}={ours}" for name, (ours, _) in settings.items())
             mistake = Mistake("meaning", what, why, f"set {advice} on the right")
             attach(results, result.match.left[0], 0, mistake)
             self._state.always.add(mistake)

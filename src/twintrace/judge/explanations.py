@@ -17,6 +17,7 @@ from ..model.verdicts import Outcome
 from ..operations.sides import Slice, name_of, outputs_of
 from ..operations.traits import traits_of
 from .rounding import unit
+from .settings import other_arguments
 from .state import SINGLE, JudgeState, Standing, is_float, only_call
 
 if TYPE_CHECKING:
@@ -78,19 +79,12 @@ class Explainer:
 
     def different_settings(self, left: Slice, right: Slice) -> str:
         """Settings that differ between two calls of one operation, as text."""
-        from ..operations import different_arguments
-        from ..operations.meanings import FRAMEWORKS_OWN, told
-
         if len(left.calls) != 1 or len(right.calls) != 1:
             return ""
         one, two = self._state.sides[0].meaning(left.calls[0]), self._state.sides[1].meaning(right.calls[0])
         if one is None or two is None or one.operation != two.operation:
             return ""
-        return ", ".join(
-            f"{name}: {told(mine)} | {told(other)}"
-            for name, (mine, other) in different_arguments(one, two).items()
-            if name not in FRAMEWORKS_OWN
-        )
+        return ", ".join(f"{name}: {ours} | {theirs}" for name, (ours, theirs) in other_arguments(one, two).items())
 
     def cause(self, left: Slice, right: Slice, pair: TensorPair) -> Cause | None:
         """The change that explains a difference, proven from the values that both sides begin with; None if none does."""

@@ -19,11 +19,11 @@ from ..model.records import Call
 from ..model.results import CallResult, Mistake
 from ..model.sites import Kind, Phase
 from ..model.verdicts import Outcome
-from ..operations.meanings import FRAMEWORKS_OWN, different_arguments
 from ..operations.sides import inputs_of, name_of, outputs_of
 from .cuts import Cuts
 from .ends import Ends, writes_in_place, writes_state
 from .loss_scale import LossScale
+from .settings import other_arguments
 from .state import JudgeState, attach
 
 _NAMED = 3
@@ -125,7 +125,7 @@ class Lone:
             other = self._state.sides[1 - which].meaning(partner)
             if meaning is None or other is None or meaning.operation != other.operation:
                 return False
-            if different_arguments(meaning, other).keys() - FRAMEWORKS_OWN:
+            if other_arguments(meaning, other):
                 return False
         return True
 
