@@ -107,7 +107,7 @@ def test_values_that_meet_again_lie_near_each_other(dtype: str, error: float, ne
 def loss_scale(factors: list[float | None]) -> LossScale:
     each = iter(factors)
     results = [SimpleNamespace(tensors=[item(0.0, part=Part.PARAMETER_GRADIENT)]) for _ in factors]
-    recomputation = SimpleNamespace(factor=lambda pair, layout: next(each))
+    recomputation = SimpleNamespace(recorded=SimpleNamespace(factor=lambda pair, layout: next(each)))
     return LossScale(SimpleNamespace(results=results, recomputation=recomputation))  # type: ignore[arg-type]
 
 

@@ -102,6 +102,7 @@ class Gradients:
         """Difference of two gradients that are recomputed from the same gradients of what is made of their value; None if they
         cannot be, or are not those that were recorded: something on the way was not seen.
         """
+        from ..operations.differences import relative_difference
         from ..operations.pullbacks import difference_of_gradients
 
         left, right = self._parts.values_of(item.pair)
@@ -119,7 +120,7 @@ class Gradients:
         except not_recomputable():
             return None
         seen = all(
-            recomputation.relative(own, got.reshape(own.shape)) < self._rounding.least
+            relative_difference(own, got.reshape(own.shape)) < self._rounding.least
             for own, got in zip(recorded, found.gradients, strict=True)
         )
         return found if seen else None
@@ -343,7 +344,7 @@ class Gradients:
         if bool(lone[0]) != bool(lone[1]):
             which = 0 if lone[0] else 1
             parts_alone = [gradient for call, gradient in parts[which] if call in lone[which]]
-            told = self._state.recomputation.is_the_difference(
+            told = self._state.recomputation.recorded.is_the_difference(
                 which, item.pair.left, item.pair.right, item.pair.layout, parts_alone
             )
             # Without the values, a part that only one side recorded is no difference where the gradients have none.

@@ -75,4 +75,6 @@ class Cuts:
     def _differ(self, which: int, here: int, there: int) -> bool:
         """True if two gradients of the same value differ by more than many layers' rounding."""
         left, right = (here, there) if which == 0 else (there, here)
-        return self._state.recomputation.apart((left, right), Layout(), [[left], [right]]) >= self._rounding.least
+        return (
+            self._state.recomputation.recorded.apart((left, right), Layout(), [[left], [right]]) >= self._rounding.least
+        )

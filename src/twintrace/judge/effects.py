@@ -76,8 +76,10 @@ def hides_the_same(state: JudgeState, mistake: Mistake, ends: Mapping[int, Call]
     """
     if mistake.kind != "meaning" or mistake.backward or mistake not in state.origins:
         return False
+    from ..operations.differences import hide_the_same
+
     changed = state.choices([mistake])
-    if not changed or not state.recomputation.hide_the_same(*next(iter(changed.values()))):
+    if not changed or not hide_the_same(*next(iter(changed.values()))):
         return False
     from ..operations.replay import effect
 

@@ -84,7 +84,7 @@ class GradientParts:
         """The parts whose sum a gradient is, of the calls that took its value or the same weight under another number."""
         more = [] if value is None else self._state.sides[which].other_contributions(value)
         for offered in ([*parts], [*parts, *more]) if more else ([*parts],):
-            chosen = self._state.recomputation.summands(which, number, [gradient for _, gradient in offered])
+            chosen = self._state.recomputation.recorded.summands(which, number, [gradient for _, gradient in offered])
             if chosen is not None:
                 return [item for item in offered if item[1] in chosen]
         return None

@@ -65,16 +65,18 @@ class GradientRounding:
             return False
         if several:
             return (
-                self._state.recomputation.apart(numbers, item.pair.layout, [[part for _, part in own] for own in parts])
+                self._state.recomputation.recorded.apart(
+                    numbers, item.pair.layout, [[part for _, part in own] for own in parts]
+                )
                 >= least
             )
         limit = sum(self._allowed(which, call, part) for which, own in enumerate(parts) for call, part in own)
-        distance, size = self._state.recomputation.distance(numbers, item.pair.layout)
+        distance, size = self._state.recomputation.recorded.distance(numbers, item.pair.layout)
         return distance >= max(SHARES * size, _NOISE * limit) > 0
 
     def covers(self, which: int, call: Call, part: int) -> bool:
         """True if all of a part is rounding of terms that cancel: the gradient of a mean that is subtracted."""
-        return self._state.recomputation.rms(which, part) <= self._allowed(which, call, part)
+        return self._state.recomputation.recorded.rms(which, part) <= self._allowed(which, call, part)
 
     def is_beyond(self, item: TensorResult) -> bool:
         """True if gradients differ by more than functions that were not recorded may make of rounding: far beyond the bound, and
@@ -109,7 +111,7 @@ class GradientRounding:
         noise = min((self._relative_noise(which, item) for item in received), default=0.0)
         if noise in (0.0, math.inf):
             return score.limit + noise
-        return score.limit + noise * self._state.recomputation.rms(which, number)
+        return score.limit + noise * self._state.recomputation.recorded.rms(which, number)
 
     def _relative_noise(self, which: int, number: int) -> float:
         """The same of a gradient that came back, over its size; nothing of one that was compared and is not apart."""
@@ -124,7 +126,7 @@ class GradientRounding:
             values = [value for _, value in self._state.received[which].get(number, ())]
             sent = [item for value in values for item in self._state.sides[which].contributions(value)]
             sent = sent or [(call, number) for call, _ in self._state.senders[which].get(number, ())]
-            size = self._state.recomputation.rms(which, number)
+            size = self._state.recomputation.recorded.rms(which, number)
             parts = [self._allowed(which, call, part) for call, part in sent]
             known = [part for part in parts if part < math.inf]
             self._relative_noises[key] = math.inf if parts and not known else sum(known) / size if size else 0.0

@@ -88,7 +88,7 @@ class Leaves:
             # Tables that each side computed in float32 may all be off in one direction; weights were copied.
             copied = weight or coarse > SINGLE
             if copied and not self._state.before:
-                trend = self._state.recomputation.trend(pair.left, pair.right, pair.layout)
+                trend = self._state.recomputation.recorded.trend(pair.left, pair.right, pair.layout)
             if trend is not None and trend.rounding:
                 self._state.rounded.setdefault(trend.text, []).append(name_of_pair(pair))
             if trend is None or trend.rounding:
@@ -115,7 +115,11 @@ class Leaves:
         mistake = Mistake(
             "leaf" if kind == "data" or table else "weights",
             what,
-            "" if shapes else trend.text if trend else self._state.recomputation.relation(pair.left, pair.right),
+            ""
+            if shapes
+            else trend.text
+            if trend
+            else self._state.recomputation.recorded.relation(pair.left, pair.right),
             size=size,
             advice=f"give both sides the same {kind}",
         )

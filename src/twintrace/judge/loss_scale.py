@@ -57,7 +57,7 @@ class LossScale:
         """Factor between the gradients of all parameters of the right and those of the left; None if there is none, or it is 1."""
         items = [item for result in self._state.results for item in result.tensors]
         pairs = [item.pair for item in items if item.pair.part is Part.PARAMETER_GRADIENT]
-        factors = [self._state.recomputation.factor((pair.left, pair.right), pair.layout) for pair in pairs]
+        factors = [self._state.recomputation.recorded.factor((pair.left, pair.right), pair.layout) for pair in pairs]
         known = [factor for factor in factors if factor is not None]
         if not known or len(known) < len(factors) or max(known) - min(known) > _FACTOR * max(known):
             return None
@@ -102,7 +102,7 @@ class LossScale:
         if self.factor is None:
             return False
         left, right = (number, partner) if which == 0 else (partner, number)
-        factor = self._state.recomputation.factor((left, right), Layout())
+        factor = self._state.recomputation.recorded.factor((left, right), Layout())
         return factor is not None and abs(factor - self.factor) <= _FACTOR * self.factor
 
     def keeps(self, call: Call) -> bool:

@@ -133,7 +133,7 @@ class RangeJudge:
 
     def _odd_elements(self, item: TensorResult, slices: Beginning | None) -> tuple[bool, bool]:
         """True of each side that has elements which are not finite, are so in the other, and were not meant to be."""
-        left, right = self._state.recomputation.laid_alike((item.pair.left, item.pair.right), item.pair.layout)
+        left, right = self._state.recomputation.recorded.laid_alike((item.pair.left, item.pair.right), item.pair.layout)
         finite = left.isfinite(), right.isfinite()
         odd = ~finite[0] & finite[1], ~finite[1] & finite[0]
         if slices is not None and (bool(odd[0].any()) or bool(odd[1].any())):

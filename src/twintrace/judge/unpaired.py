@@ -18,6 +18,7 @@ from ..model.records import Call
 from ..model.results import CallResult, Mistake
 from ..model.sites import Phase
 from ..model.verdicts import Outcome
+from ..operations.beginnings import from_same_values
 from ..operations.sides import Slice
 from .ends import Ends, writes_state
 from .explanations import Explainer
@@ -25,7 +26,7 @@ from .loss_scale import LossScale
 from .state import SHARES, JudgeState, not_recomputable
 
 if TYPE_CHECKING:
-    from ..operations.recomputation import Difference
+    from ..operations.differences import Difference
 
 _PART = 1e-3
 """Relative distance, at most, of the new values of a weight and of a part of another: gradients that were rounded otherwise."""
@@ -116,10 +117,11 @@ class Unpaired:
             if writes_state(call) != writes or state.sides[1 - which].tensor(other).spec.shape != shape:
                 continue
             left, right = (number, other) if which == 0 else (other, number)
-            apart, size = state.recomputation.distance((left, right), Layout())
+            apart, size = state.recomputation.recorded.distance((left, right), Layout())
             if not apart <= SHARES * size or not size:
                 continue
-            slices = state.recomputation.from_same_values(
+            slices = from_same_values(
+                state.sides,
                 state.sides[0].slice(left, state.known[0]),
                 state.sides[1].slice(right, state.known[1]),
                 state.bound,
@@ -146,7 +148,7 @@ class Unpaired:
         parts: dict[tuple[int, int], dict[int, int]] = {}
         for left, one in lone[0].items():
             for right, two in lone[1].items():
-                distance, place = self._state.recomputation.nearest_block(left, right)
+                distance, place = self._state.recomputation.recorded.nearest_block(left, right)
                 if distance > _PART or not self._same_steps(one, two):
                     continue
                 sizes = self._size(0, left), self._size(1, right)

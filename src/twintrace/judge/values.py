@@ -19,6 +19,7 @@ from ..model.pairs import Layout, Part, TensorPair
 from ..model.results import CallResult, Mistake, TensorResult, Terms
 from ..model.sites import Kind, Phase
 from ..model.verdicts import Outcome
+from ..operations.beginnings import from_same_values
 from ..operations.sides import Slice, name_of, outputs_of
 from ..operations.traits import gives_any_order, traits_of
 from .detours import Detours, is_detour
@@ -153,7 +154,7 @@ class Values:
                 return Standing(Outcome.SAME, because="given in another shape", discarded=True)
             prints = item.left.fingerprint or "", item.right.fingerprint or ""
             if sizes[0] != sizes[1] and (
-                prints in self._state.before or self._state.recomputation.is_part(pair.left, pair.right)
+                prints in self._state.before or self._state.recomputation.recorded.is_part(pair.left, pair.right)
             ):
                 # One weight for several layers, and one for each of them: what is made of it will tell.
                 return Standing(Outcome.SAME, because="rows of one weight, in several", discarded=True)
@@ -175,7 +176,7 @@ class Values:
                 and not difference.significant
                 and incoming.outcome in (Outcome.SAME, Outcome.ROUNDING)
             ):
-                longer = recomputation.from_same_values(left, right, bound, self._state.known, self._state.agrees)
+                longer = from_same_values(self._state.sides, left, right, bound, self._state.known, self._state.agrees)
                 if longer != (left, right):
                     left, right = longer
                     bound = self._state.partners(left, right)
