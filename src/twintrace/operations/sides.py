@@ -356,7 +356,7 @@ class Side:
         while waiting:
             current = waiting.pop()
             found += self._sent_back.get(current, ())
-            for same in (*self._copies().get(current, ()), *self._handed_on(current)):
+            for same in (*self.copies_of(current), *self._handed_on(current)):
                 if same not in seen:
                     seen.add(same)
                     waiting.append(same)
@@ -375,16 +375,12 @@ class Side:
 
     def copies_of(self, number: int) -> Sequence[int]:
         """Numbers under which calls took what may be a copy of a tensor, made unseen."""
-        return self._copies().get(number, ())
-
-    def _copies(self) -> Mapping[int, Sequence[int]]:
-        """Numbers under which a tensor was taken that came about unseen, by the tensors of the same bits that calls made."""
         if self._copied is None:
             self._copied = {}
-            for number in self._takers:
-                for original in self.originals(number):
-                    self._copied.setdefault(original, []).append(number)
-        return self._copied
+            for taken in self._takers:
+                for original in self.originals(taken):
+                    self._copied.setdefault(original, []).append(taken)
+        return self._copied.get(number, ())
 
     def other_contributions(self, number: int) -> Sequence[tuple[Call, int]]:
         """The same of other numbers of a leaf: a weight that is tied, or wrapped anew for each use, has the same bits."""
