@@ -104,7 +104,7 @@ def test_values_that_meet_again_lie_near_each_other(dtype: str, error: float, ne
 def conclusion(factors: list[float | None]) -> Conclusion:
     found = iter(factors)
     results = [SimpleNamespace(tensors=[item(0.0, part=Part.PARAMETER_GRADIENT)]) for _ in factors]
-    recomputation = SimpleNamespace(factor=lambda pair, layout: next(found))
+    recomputation = SimpleNamespace(recorded=SimpleNamespace(factor=lambda pair, layout: next(found)))
     made: Any = object.__new__(Conclusion)
     made._state = SimpleNamespace(results=results, recomputation=recomputation)
     return made  # type: ignore[no-any-return]

@@ -15,8 +15,9 @@ import torch.nn.functional as F  # noqa: E402
 from twintrace.model.tensors import Spec  # noqa: E402
 from twintrace.operations import Meaning, Operand  # noqa: E402
 from twintrace.operations.audits import Audit, audit  # noqa: E402
-from twintrace.operations.evaluation import Gradients, NotRecomputable, Values, evaluate, run  # noqa: E402
+from twintrace.operations.evaluation import NotRecomputable, Values, evaluate, run  # noqa: E402
 from twintrace.operations.kernels import KERNELS  # noqa: E402
+from twintrace.operations.recorded_gradients import Gradients  # noqa: E402
 from twintrace.operations.scores import judge_result, precision_of  # noqa: E402
 
 pytestmark = pytest.mark.needs_torch

@@ -14,9 +14,10 @@ from operation_samples import VARIANTS, is_differentiable, results_of
 from twintrace.model.tensors import Spec
 from twintrace.operations import audits, scores
 from twintrace.operations.catalog import OPERATIONS
-from twintrace.operations.evaluation import Gradients, Values
+from twintrace.operations.evaluation import Values
 from twintrace.operations.listing import listing
 from twintrace.operations.meanings import Meaning, Operand
+from twintrace.operations.recorded_gradients import Gradients
 from twintrace.operations.rounding import RunningError
 
 KNOWN = {item.name: item for item in listing()}

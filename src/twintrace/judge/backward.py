@@ -104,6 +104,7 @@ class Gradients:
         """Difference of two gradients that are recomputed from the same gradients of what is made of their value; None if they
         cannot be, or are not those that were recorded: something on the way was not seen.
         """
+        from ..operations.differences import relative_difference
         from ..operations.pullbacks import difference_of_gradients
 
         left, right = self._values_of_gradient(item.pair)
@@ -121,7 +122,7 @@ class Gradients:
         except not_recomputable():
             return None
         seen = all(
-            recomputation.relative(own, got.reshape(own.shape)) < self.least
+            relative_difference(own, got.reshape(own.shape)) < self.least
             for own, got in zip(recorded, found.gradients, strict=True)
         )
         return found if seen else None
@@ -172,12 +173,24 @@ class Gradients:
         return apart or is_detour(self._state.values.get((left, right)))
 
     def _is_a_part(self, pair: TensorPair) -> bool:
-        """True if one side casts a value once, the other once for each call that takes it: each cast has a part of the gradient."""
-        values = self._values_of_gradient(pair)
-        counts = [
-            0 if value is None else len(self._state.sides[which].twins(value)) for which, value in enumerate(values)
+        """True if one gradient is a part of what the other is all of: one side computes a value once, the other once for each call
+        that takes it; or one call takes a value on one side, several on the other.
+        """
+        left, right = self._values_of_gradient(pair)
+        twins = [
+            0 if value is None else len(side.twins(value))
+            for side, value in zip(self._state.sides, (left, right), strict=True)
         ]
-        return counts[0] != counts[1]
+        if twins[0] != twins[1]:
+            return True
+        if left is None or right is None or pair.part is not Part.INPUT_GRADIENT:
+            return False
+        parts = [
+            [number for _, number in side.contributions(value)]
+            for side, value in zip(self._state.sides, (left, right), strict=True)
+        ]
+        all_parts = all(number in own for number, own in zip((pair.left, pair.right), parts, strict=True))
+        return all_parts and min(map(len, parts)) == 1 < max(map(len, parts))
 
     def _each_for_itself(self, item: TensorResult) -> Judged:
         """Gradients of values that do not belong together: each is what its own call sends back, or it is not."""
@@ -343,7 +356,7 @@ class Gradients:
         if bool(lone[0]) != bool(lone[1]):
             which = 0 if lone[0] else 1
             parts_alone = [gradient for call, gradient in parts[which] if call in lone[which]]
-            told = self._state.recomputation.is_the_difference(
+            told = self._state.recomputation.recorded.is_the_difference(
                 which, item.pair.left, item.pair.right, item.pair.layout, parts_alone
             )
             # Without the values, a part that only one side recorded is no difference where the gradients have none.
@@ -394,7 +407,7 @@ class Gradients:
         noise = min((self._relative_noise(which, item) for item in received), default=0.0)
         if noise in (0.0, math.inf):
             return score.limit + noise
-        return score.limit + noise * self._state.recomputation.rms(which, number)
+        return score.limit + noise * self._state.recomputation.recorded.rms(which, number)
 
     def _relative_noise(self, which: int, number: int) -> float:
         """The same of a gradient that came back, over its size; nothing of one that was compared and is not apart."""
@@ -409,7 +422,7 @@ class Gradients:
             values = [value for _, value in self._state.received[which].get(number, ())]
             sent = [item for value in values for item in self._state.sides[which].contributions(value)]
             sent = sent or [(call, number) for call, _ in self._state.senders[which].get(number, ())]
-            size = self._state.recomputation.rms(which, number)
+            size = self._state.recomputation.recorded.rms(which, number)
             parts = [self._allowed(which, call, part) for call, part in sent]
             known = [part for part in parts if part < math.inf]
             self._relative_noises[key] = math.inf if parts and not known else sum(known) / size if size else 0.0
@@ -428,11 +441,13 @@ class Gradients:
             return False
         if several:
             return (
-                self._state.recomputation.apart(numbers, item.pair.layout, [[part for _, part in own] for own in parts])
+                self._state.recomputation.recorded.apart(
+                    numbers, item.pair.layout, [[part for _, part in own] for own in parts]
+                )
                 >= least
             )
         limit = sum(self._allowed(which, call, part) for which, own in enumerate(parts) for call, part in own)
-        distance, size = self._state.recomputation.distance(numbers, item.pair.layout)
+        distance, size = self._state.recomputation.recorded.distance(numbers, item.pair.layout)
         return distance >= max(SHARES * size, _NOISE * limit) > 0
 
     @property
@@ -457,7 +472,7 @@ class Gradients:
         """The parts whose sum a gradient is, of the calls that took its value or the same weight under another number."""
         more = [] if value is None else self._state.sides[which].other_contributions(value)
         for offered in ([*parts], [*parts, *more]) if more else ([*parts],):
-            chosen = self._state.recomputation.summands(which, number, [gradient for _, gradient in offered])
+            chosen = self._state.recomputation.recorded.summands(which, number, [gradient for _, gradient in offered])
             if chosen is not None:
                 return [item for item in offered if item[1] in chosen]
         return None
@@ -518,7 +533,7 @@ class Gradients:
 
     def _is_rounding(self, which: int, call: Call, part: int) -> bool:
         """True if all of a part is rounding of terms that cancel: the gradient of a mean that is subtracted."""
-        return self._state.recomputation.rms(which, part) <= self._allowed(which, call, part)
+        return self._state.recomputation.recorded.rms(which, part) <= self._allowed(which, call, part)
 
     def _lone_gradient(self, item: TensorResult, which: int, call: Call) -> Judged:
         side, other = (("left", "right"), ("right", "left"))[which]
@@ -662,7 +677,7 @@ class Gradients:
     def _differ(self, which: int, here: int, there: int) -> bool:
         """True if two gradients of the same value differ by more than many layers' rounding."""
         left, right = (here, there) if which == 0 else (there, here)
-        return self._state.recomputation.apart((left, right), Layout(), [[left], [right]]) >= self.least
+        return self._state.recomputation.recorded.apart((left, right), Layout(), [[left], [right]]) >= self.least
 
 
 def _rms(tensor: Tensor) -> float:

@@ -13,6 +13,7 @@ from ..model.results import CallResult, Mistake, Status, TensorResult
 from ..model.sites import Kind, Phase
 from ..model.values import TensorRef, leaves
 from ..model.verdicts import Outcome
+from ..operations.beginnings import from_same_values
 from ..operations.families import family_of
 from ..operations.meanings import FRAMEWORKS_OWN, different_arguments, told
 from ..operations.sides import Slice, inputs_of, name_of, outputs_of
@@ -22,7 +23,7 @@ from .explanations import Explainer
 from .state import EXACT, SHARES, SMALL, Judged, JudgeState, attach, is_float, name_of_pair, not_recomputable
 
 if TYPE_CHECKING:
-    from ..operations.recomputation import Difference
+    from ..operations.differences import Difference
 
 _TRIED = 16
 """Mistakes without visible effect that are tried for a small one."""
@@ -199,7 +200,7 @@ class Conclusion:
         """Factor between the gradients of all parameters of the right and those of the left; None if there is none, or it is 1."""
         items = [item for result in self._state.results for item in result.tensors]
         pairs = [item.pair for item in items if item.pair.part is Part.PARAMETER_GRADIENT]
-        factors = [self._state.recomputation.factor((pair.left, pair.right), pair.layout) for pair in pairs]
+        factors = [self._state.recomputation.recorded.factor((pair.left, pair.right), pair.layout) for pair in pairs]
         known = [factor for factor in factors if factor is not None]
         if not known or len(known) < len(factors) or max(known) - min(known) > _FACTOR * max(known):
             return None
@@ -244,7 +245,7 @@ class Conclusion:
         if self._scale is None:
             return False
         left, right = (number, partner) if which == 0 else (partner, number)
-        factor = self._state.recomputation.factor((left, right), Layout())
+        factor = self._state.recomputation.recorded.factor((left, right), Layout())
         return factor is not None and abs(factor - self._scale) <= _FACTOR * self._scale
 
     def _is_settled(self, which: int, call: Call, ends: Mapping[int, Call], handled: Collection[int]) -> bool:
@@ -352,10 +353,11 @@ class Conclusion:
         if mistake.kind != "meaning" or mistake.backward or mistake not in self._state.origins:
             return False
         changed = self._state.choices([mistake])
-        if not changed or not self._state.recomputation.hide_the_same(*next(iter(changed.values()))):
-            return False
+        from ..operations.differences import hide_the_same
         from ..operations.replay import effect
 
+        if not changed or not hide_the_same(*next(iter(changed.values()))):
+            return False
         return all(effect(self._state.recomputation, changed, end) == 0.0 for end in ends)
 
     def _for_other_steps(
@@ -507,7 +509,7 @@ class Conclusion:
         parts: dict[tuple[int, int], dict[int, int]] = {}
         for left in lone[0]:
             for right in lone[1]:
-                distance, place = self._state.recomputation.nearest_block(left, right)
+                distance, place = self._state.recomputation.recorded.nearest_block(left, right)
                 if distance > _PART or not self._same_steps(ends[0][left], ends[1][right]):
                     continue
                 sizes = self._size(0, left), self._size(1, right)
@@ -547,10 +549,11 @@ class Conclusion:
             if _writes_state(call) != writes or state.sides[1 - which].tensor(other).spec.shape != shape:
                 continue
             left, right = (number, other) if which == 0 else (other, number)
-            apart, size = state.recomputation.distance((left, right), Layout())
+            apart, size = state.recomputation.recorded.distance((left, right), Layout())
             if not apart <= SHARES * size or not size:
                 continue
-            slices = state.recomputation.from_same_values(
+            slices = from_same_values(
+                state.sides,
                 state.sides[0].slice(left, state.known[0]),
                 state.sides[1].slice(right, state.known[1]),
                 state.bound,

@@ -18,6 +18,7 @@ from collections.abc import Collection, Mapping
 from ..model.records import Call
 from ..model.results import Mistake, Status, TensorResult
 from ..model.verdicts import Outcome
+from ..operations.beginnings import from_same_values
 from ..operations.sides import Bound, Slice
 from ..operations.traits import traits_of
 from .rounding import unit
@@ -69,7 +70,8 @@ class Detours:
         ]
         bound = {number: other for number, other in self._state.bound.items() if self._state.agrees(1, number)}
         recomputation, sides = self._state.recomputation, self._state.sides
-        left, right = recomputation.from_same_values(
+        left, right = from_same_values(
+            sides,
             sides[0].slice(item.pair.left, agreeing[0]),
             sides[1].slice(item.pair.right, agreeing[1]),
             bound,

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from ..model.pairs import Layout, Part, TensorPair
 from ..model.records import Call, Role
 from ..model.results import Mistake, Status, TensorResult
+from ..operations.beginnings import from_same_values
 from ..operations.sides import Slice, name_of, outputs_of
 from ..operations.traits import traits_of
 from .rounding import unit
@@ -20,7 +21,7 @@ from .state import SINGLE, Judged, JudgeState, is_float
 
 if TYPE_CHECKING:
     from ..operations.candidates import Cause
-    from ..operations.recomputation import Difference
+    from ..operations.differences import Difference
 
 _PRODUCTS = 3
 """Products of which most must have another element type before a run counts as one in another precision."""
@@ -94,7 +95,7 @@ class Explainer:
         recomputation, bound = self._state.recomputation, self._state.partners(left, right)
         found = recomputation.causes(left, right, bound, pair.layout)
         if found is None:
-            longer = recomputation.from_same_values(left, right, bound, self._state.known, self._state.agrees)
+            longer = from_same_values(self._state.sides, left, right, bound, self._state.known, self._state.agrees)
             found = recomputation.causes(*longer, bound, pair.layout) if longer != (left, right) else None
         found = found or self._earlier_cause(left, right, pair)
         return found or recomputation.causes(left, right, bound, pair.layout, paths=True)
@@ -287,7 +288,8 @@ class Explainer:
         if not lefts & set(left.edge) and not rights & set(right.edge):
             return None
         known = self._state.known[0] - lefts, self._state.known[1] - rights
-        longer = self._state.recomputation.from_same_values(
+        longer = from_same_values(
+            self._state.sides,
             self._state.sides[0].slice(pair.left, known[0]),
             self._state.sides[1].slice(pair.right, known[1]),
             self._state.bound,

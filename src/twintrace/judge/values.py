@@ -18,6 +18,7 @@ from ..model.results import CallResult, Mistake, Status, TensorResult, Terms
 from ..model.sites import Kind, Phase
 from ..model.values import tensor_slots
 from ..model.verdicts import Outcome
+from ..operations.beginnings import from_same_values
 from ..operations.sides import Slice, inputs_of, name_of, outputs_of
 from ..operations.traits import gives_any_order, traits_of
 from .detours import Detours, is_detour
@@ -160,7 +161,7 @@ class Values:
                 return Judged(Status.SAME, because="given in another shape", discarded=True)
             prints = item.left.fingerprint or "", item.right.fingerprint or ""
             if sizes[0] != sizes[1] and (
-                prints in self._state.before or self._state.recomputation.is_part(pair.left, pair.right)
+                prints in self._state.before or self._state.recomputation.recorded.is_part(pair.left, pair.right)
             ):
                 # One weight for several layers, and one for each of them: what is made of it will tell.
                 return Judged(Status.SAME, because="rows of one weight, in several", discarded=True)
@@ -178,7 +179,7 @@ class Values:
         try:
             difference = None if same else recomputation.difference(left, right, bound, pair.layout)
             if difference is not None and not difference.significant and incoming.status in (Status.SAME, Status.CLEAN):
-                longer = recomputation.from_same_values(left, right, bound, self._state.known, self._state.agrees)
+                longer = from_same_values(self._state.sides, left, right, bound, self._state.known, self._state.agrees)
                 if longer != (left, right):
                     left, right = longer
                     bound = self._state.partners(left, right)
@@ -386,7 +387,7 @@ class Values:
             # Tables that each side computed in float32 may all be off in one direction; weights were copied.
             copied = weight or coarse > SINGLE
             if copied and not self._state.before:
-                trend = self._state.recomputation.trend(pair.left, pair.right, pair.layout)
+                trend = self._state.recomputation.recorded.trend(pair.left, pair.right, pair.layout)
             if trend is not None and trend.rounding:
                 self._state.rounded.setdefault(trend.text, []).append(name_of_pair(pair))
             if trend is None or trend.rounding:
@@ -413,7 +414,11 @@ class Values:
         mistake = Mistake(
             "leaf" if kind == "data" or table else "weights",
             what,
-            "" if shapes else trend.text if trend else self._state.recomputation.relation(pair.left, pair.right),
+            ""
+            if shapes
+            else trend.text
+            if trend
+            else self._state.recomputation.recorded.relation(pair.left, pair.right),
             size=size,
             advice=f"give both sides the same {kind}",
         )

@@ -8,16 +8,17 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 
 from ..model.tensors import UNITS
-from .evaluation import COARSE, SINGLE, Gradients, NotRecomputable, Values, evaluate, rounded
+from .evaluation import COARSE, SINGLE, NotRecomputable, Values, evaluate, rounded
 from .meanings import Meaning, Operand
 from .optimizers import of_each_parameter
+from .recorded_gradients import Gradients, other_readings
 from .rounding import NoError, RunningError, coarse_product
 from .scores import BLOCK, Precision, Score, exact, judge_result, precision_of
 from .simulation import (
@@ -105,7 +106,7 @@ def audit(
                 forward, backward, why = audited()
     except NotRecomputable as error:
         return Audit({}, {}, str(error), str(error))
-    for reading in _other_readings(gradients):
+    for reading in other_readings(gradients):
         if all(score.ratio <= 1 for score in backward.values()):
             break
         other = _audit(meaning, values, reading, framework, operand_unit, keep or _forget)[1]
@@ -125,20 +126,6 @@ def audit(
                 if other[number].ratio <= 1:
                     own[number] = replace(other[number], coarse_inside=True)
     return Audit(forward, backward, "", why, whole=not first)
-
-
-def _other_readings(gradients: Gradients | None) -> Iterator[Gradients]:
-    """Other readings of recorded gradients of several results, one of which may be made of another.
-
-    A norm returns the deviation that it divides by, a cell its state, of which it makes its output. Where the call is one node of
-    the graph, the gradient of each is what came from outside; where it is several, it has what came by way of the other result.
-    """
-    if gradients is None or len(gradients.outputs) < 2:
-        return
-    if gradients.inner:
-        outer = {value: sent for value, sent in gradients.outputs.items() if value not in gradients.inner}
-        yield replace(gradients, outputs=outer)
-    yield replace(gradients, totals=True)
 
 
 def _worst(scores: Mapping[int, Score]) -> float:

@@ -45,6 +45,21 @@ _STATES = {
 }  # fmt: skip
 """Frameworks' names of an optimizer's state, by its name here; `accum` is what its optimizer uses it for."""
 
+SHARED = frozenset(("beta1_power", "beta2_power"))
+"""State that all parameters have in common."""
+RESULTS: Mapping[str, frozenset[str]] = {
+    "sgd": frozenset(("momentum_buffer",)),
+    "adam": frozenset(("exp_avg", "exp_avg_sq", "max_exp_avg_sq", "step", "beta1_power", "beta2_power")),
+    "nadam": frozenset(("exp_avg", "exp_avg_sq", "mu_product", "step")),
+    "radam": frozenset(("exp_avg", "exp_avg_sq", "step")),
+    "adamax": frozenset(("exp_avg", "exp_inf", "step")),
+    "adadelta": frozenset(("square_avg", "acc_delta", "step")),
+    "rmsprop": frozenset(("square_avg", "grad_avg", "momentum_buffer")),
+    "adagrad": frozenset(("sum", "step")),
+    "lamb": frozenset(("exp_avg", "exp_avg_sq")),
+}
+"""State that a step makes anew."""
+
 _ADAM = "parameters", "gradients", "exp_avg", "exp_avg_sq", "max_exp_avg_sq", "step"
 _FUSED = {
     "_fused_sgd": ("sgd", ("parameters", "gradients", "momentum_buffer")),
@@ -67,7 +82,7 @@ def is_step(call: Call) -> bool:
 
 def written_by(kind: str) -> tuple[str, ...]:
     """Arguments that the step of an optimizer writes to: the parameters, and its state."""
-    return ("parameters", *sorted(_RESULTS[kind]))
+    return ("parameters", *sorted(RESULTS[kind]))
 
 
 def read_step(call: Call) -> Meaning:
@@ -105,7 +120,7 @@ def read_fused(call: Call) -> Meaning:
 def of_one_parameter(meaning: Meaning, result: int) -> Meaning:
     """A step of an optimizer for the one parameter that a result belongs to; any other meaning as it is."""
     key = meaning.results.get(result)
-    if meaning.operation not in _RESULTS or not isinstance(key, str):
+    if meaning.operation not in RESULTS or not isinstance(key, str):
         return meaning
     name, _, number = key.partition(".")
     return _of_parameter(meaning, int(number or 0), {result: f"{name}.0" if number else name})
@@ -120,7 +135,7 @@ def is_updated(meaning: Meaning, result: int) -> bool:
 def of_each_parameter(meaning: Meaning) -> Iterator[Meaning]:
     """A step of an optimizer as one for each parameter, what all share with the first; any other meaning as it is."""
     parameters = meaning.arguments.get("parameters")
-    if meaning.operation not in _RESULTS or not isinstance(parameters, tuple):
+    if meaning.operation not in RESULTS or not isinstance(parameters, tuple):
         yield meaning
         return
     results: list[dict[int, int | str]] = [{} for _ in parameters]
@@ -379,26 +394,11 @@ class _Step:
             if isinstance(item, TensorRef):
                 results.setdefault(item.id, f"parameters.{number}")
         for name, each in self._states(output.get("state")).items():
-            if name in _RESULTS[self.kind]:
+            if name in RESULTS[self.kind]:
                 for number, operand in each.items():
                     if isinstance(operand, Operand):
-                        results.setdefault(operand.tensor, name if name in _SHARED else f"{name}.{number}")
+                        results.setdefault(operand.tensor, name if name in SHARED else f"{name}.{number}")
         return results
-
-
-_SHARED = frozenset(("beta1_power", "beta2_power"))
-_RESULTS: Mapping[str, frozenset[str]] = {
-    "sgd": frozenset(("momentum_buffer",)),
-    "adam": frozenset(("exp_avg", "exp_avg_sq", "max_exp_avg_sq", "step", "beta1_power", "beta2_power")),
-    "nadam": frozenset(("exp_avg", "exp_avg_sq", "mu_product", "step")),
-    "radam": frozenset(("exp_avg", "exp_avg_sq", "step")),
-    "adamax": frozenset(("exp_avg", "exp_inf", "step")),
-    "adadelta": frozenset(("square_avg", "acc_delta", "step")),
-    "rmsprop": frozenset(("square_avg", "grad_avg", "momentum_buffer")),
-    "adagrad": frozenset(("sum", "step")),
-    "lamb": frozenset(("exp_avg", "exp_avg_sq")),
-}
-"""State that a step makes anew."""
 
 
 def _as_held(value: Any) -> Any:

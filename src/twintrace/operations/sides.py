@@ -365,7 +365,7 @@ class Side:
 
         It may have been taken under other numbers too: as a copy that came about unseen (a hook wraps what goes through it), or
         as the result of a call that handed it on and has no gradients of its own (a cast to the same type). Some of these may
-        have been counted elsewhere already: see `Recomputation.summands`.
+        have been counted elsewhere already: see `Recorded.summands`.
         """
         found: list[tuple[Call, int]] = []
         seen = {number, self.origin(number)}
