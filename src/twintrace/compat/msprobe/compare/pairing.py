@@ -345,9 +345,12 @@ class _Pairs:
 
     def _pair(self, i: int, j: int, because: str, layout: Layout = _AS_IT_IS, *, again: bool = False) -> None:
         if self._npu.is_free(i) and (again or self._bench.is_free(j)):
-            self._partner[i] = (j, because, layout)
-            self._npu.taken.add(i)
-            self._bench.taken.add(j)
+            self._set(i, j, because, layout)
+
+    def _set(self, i: int, j: int, because: str, layout: Layout = _AS_IT_IS) -> None:
+        self._partner[i] = (j, because, layout)
+        self._npu.taken.add(i)
+        self._bench.taken.add(j)
 
     def _pair_records(
         self,
@@ -355,7 +358,7 @@ class _Pairs:
         two: str,
         because: str,
         *,
-        placed: Callable[[Any], object] = lambda slot: slot,
+        placed: Callable[[Any], object] | None = None,
         again: bool = False,
         only: Callable[[Item], bool] = lambda item: True,
     ) -> None:
@@ -372,18 +375,18 @@ class _Pairs:
         key: Callable[[Item], object],
         because: str,
         *,
-        placed: Callable[[Any], object] = lambda key: key,
+        placed: Callable[[Any], object] | None = None,
         again: bool = False,
     ) -> None:
         """The first beside the first of the items with one key; those whose key is None have none."""
-        places: dict[object, list[int]] = {}
+        npu, bench, places = self._npu, self._bench, dict[object, list[int]]()
         for j in theirs:
-            if again or self._bench.is_free(j):
-                places.setdefault(key(self._bench.items[j]), []).append(j)
+            if again or (j not in bench.taken and j not in bench.closed):
+                places.setdefault(key(bench.items[j]), []).append(j)
         for i in ours if places else ():
-            own = key(self._npu.items[i]) if self._npu.is_free(i) else None
-            if own is not None and (free := places.get(placed(own))):
-                self._pair(i, free.pop(0), because, again=again)
+            own = None if i in npu.taken or i in npu.closed else key(npu.items[i])
+            if own is not None and (free := places.get(own if placed is None else placed(own))):
+                self._set(i, free.pop(0), because)
 
     def all(self) -> Iterator[ItemPair]:
         """Everything, in the order of the npu's dump; what only the bench has follows the record that it came after there."""
