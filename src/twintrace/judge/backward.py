@@ -172,12 +172,24 @@ class Gradients:
         return apart or is_detour(self._state.values.get((left, right)))
 
     def _is_a_part(self, pair: TensorPair) -> bool:
-        """True if one side casts a value once, the other once for each call that takes it: each cast has a part of the gradient."""
-        values = self._values_of_gradient(pair)
-        counts = [
-            0 if value is None else len(self._state.sides[which].twins(value)) for which, value in enumerate(values)
+        """True if one gradient is a part of what the other is all of: one side computes a value once, the other once for each call
+        that takes it; or one call takes a value on one side, several on the other.
+        """
+        left, right = self._values_of_gradient(pair)
+        twins = [
+            0 if value is None else len(side.twins(value))
+            for side, value in zip(self._state.sides, (left, right), strict=True)
         ]
-        return counts[0] != counts[1]
+        if twins[0] != twins[1]:
+            return True
+        if left is None or right is None or pair.part is not Part.INPUT_GRADIENT:
+            return False
+        parts = [
+            [number for _, number in side.contributions(value)]
+            for side, value in zip(self._state.sides, (left, right), strict=True)
+        ]
+        all_parts = all(number in own for number, own in zip((pair.left, pair.right), parts, strict=True))
+        return all_parts and min(map(len, parts)) == 1 < max(map(len, parts))
 
     def _each_for_itself(self, item: TensorResult) -> Judged:
         """Gradients of values that do not belong together: each is what its own call sends back, or it is not."""
