@@ -68,6 +68,8 @@ HOMES = {
         "operations/replay.py",
         "operations/rounding/",
         "operations/scores.py",
+        "operations/scoring.py",
+        "operations/ties.py",
         "operations/simulation.py",
         "operations/workers.py",
     ),

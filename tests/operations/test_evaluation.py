@@ -205,12 +205,12 @@ def test_a_part_of_the_bound_is_enough_until_the_whole_is_asked_for() -> None:
 
 def test_terms_that_cancel_are_counted_only_where_the_result_excuses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Σ(x·w)² takes a product of its own: it is computed where errors are large beside the result, as of sums that cancel."""
-    from twintrace.operations import audits
+    from twintrace.operations import scoring
 
     asked: list[Meaning] = []
-    squares = audits._squares
+    squares = scoring._squares
     monkeypatch.setattr(
-        audits, "_squares", lambda meaning, operands: asked.append(meaning) or squares(meaning, operands)
+        scoring, "_squares", lambda meaning, operands: asked.append(meaning) or squares(meaning, operands)
     )
     x, w = rand(32, 256), rand(48, 256, seed=1) / 16
     assert audited_linear(x, w, F.linear(x, w)).forward[2].ratio <= 1

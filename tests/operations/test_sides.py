@@ -10,7 +10,7 @@ from twintrace.model.sites import Kind, Site  # noqa: E402
 from twintrace.model.tensors import Spec, Tensor  # noqa: E402
 from twintrace.model.values import TensorRef  # noqa: E402
 from twintrace.operations.evaluation import Values  # noqa: E402
-from twintrace.operations.recomputation import Recomputation  # noqa: E402
+from twintrace.operations.recomputation import Recomputation, operand_unit  # noqa: E402
 from twintrace.operations.sides import Side  # noqa: E402
 
 pytestmark = pytest.mark.needs_torch
@@ -197,7 +197,7 @@ def test_the_unit_that_a_run_allowed_operands_to_be_rounded_to(name, settings, u
     found = Side(
         "torch", [product], lambda number: Tensor(number, Spec("f32", shape)), precision={} if of_call else settings
     )
-    assert found.operand_unit(product, found.meaning(product)) == unit
+    assert operand_unit(found, product, found.meaning(product)) == unit
 
 
 def test_a_slice_begins_with_what_was_made_of_numbers():

@@ -40,6 +40,9 @@ from .workers import both
 
 Tensor = torch.Tensor
 
+_TENSOR_FLOAT = 2.0**-11
+_BRAIN_FLOAT = 2.0**-8
+"""Units to which products of float32 may round their operands."""
 _EXACT = 64 * 2.0**-29
 """Bounds are for float32; float64 is finer by 2⁻²⁹. 64: the two sides may differ in the order of their float64 sums."""
 _GONE = 8.0
@@ -92,7 +95,7 @@ class Recomputation:
                     self.values[which],
                     gradients_of(side, call),
                     framework=side.framework,
-                    operand_unit=side.operand_unit(call, meaning),
+                    operand_unit=operand_unit(side, call, meaning),
                     keep=self._computed[which].keep,
                     whole=whole,
                 )
@@ -390,3 +393,15 @@ class Recomputation:
 def _finite_norm(value: Tensor) -> float:
     norm = float(value.double().norm())
     return norm if math.isfinite(norm) else float(value[value.isfinite()].double().norm())
+
+
+def operand_unit(side: Side, call: Call, meaning: Meaning) -> float:
+    """Unit to which the run allowed a product of float32 to round its operands; 0 if it did not, or nothing says so."""
+    settings = {**side.precision, **call.precision}
+    allowed = settings.get("reduced_f32")
+    kind = "convolution" if meaning.operation.startswith("conv") else "matmul"
+    on_host = all(side.tensor(operand.tensor).device.startswith("cpu") for _, operand in meaning.operands())
+    name = f"onednn_{kind}" if on_host else kind
+    if not isinstance(allowed, list | tuple) or name not in allowed:
+        return 0.0
+    return _BRAIN_FLOAT if settings.get("float32_matmul") == "medium" else _TENSOR_FLOAT

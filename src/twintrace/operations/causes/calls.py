@@ -25,6 +25,11 @@ if TYPE_CHECKING:
 _DEEDS = {
     "mul": "multiplies by", "div": "divides by", "add": "adds", "sub": "subtracts", "pow": "raises to the power",
 }  # fmt: skip
+_ADVICE = (
+    "add it on the right, or see why the left has it",
+    "remove it from the right, or see why the left does without",
+)
+"""What to do about a call that the left makes alone, and the right."""
 _EPSILON = 1e-2
 """Constants that are added and smaller than this keep a division from failing."""
 
@@ -33,22 +38,17 @@ def lone_calls(search: Search, which: int, every: bool = False) -> Iterator[Cand
     """Calls that one side alone makes (or `every` call), left out: one of their operands is handed on. The last one first: what
     it does with the result is what those before it were made for.
     """
-    meanings, others = (search.left, search.right) if which == 0 else (search.right, search.left)
+    meanings, others = search.meanings(which), search.meanings(1 - which)
     more = Counter(item.operation for item in meanings) - Counter(item.operation for item in others)
     for place, meaning in reversed([*enumerate(meanings)]):
         if not every and meaning.operation not in more and any(meaning is pair[which] for pair in search.pairs):
             continue
-        advice = (
-            "remove it from the right, or see why the left does without"
-            if which
-            else "add it on the right, or see why the left has it"
-        )
         text = f"only the {SIDES[which]} {_deed(search, which, meaning)}"
         calls = (search.slices[which].calls[place],)
         at = ((), calls) if which else (calls, ())
-        cause = Cause(text, "", meaning.operation, advice, True, at[0], at[1], "without it")
+        cause = Cause(text, "", meaning.operation, _ADVICE[which], True, at[0], at[1], "without it")
         for rest in _left_out(meanings, place):
-            yield Candidate(cause, right=rest) if which else Candidate(cause, left=rest)
+            yield Candidate.on(which, cause, rest)
 
 
 def lone_modules(search: Search, which: int) -> Iterator[Candidate]:
@@ -75,15 +75,10 @@ def lone_modules(search: Search, which: int) -> Iterator[Candidate]:
             rest = with_substitute(rest, result, Operand(given[0]))
             if result == search.slices[which].tensor:
                 rest.append(Meaning("torch.Tensor.clone", {"0": Operand(given[0])}, {result: 0}, "clone"))
-        advice = (
-            "remove it from the right, or see why the left does without"
-            if which
-            else "add it on the right, or see why the left has it"
-        )
         at = ((), (module,)) if which else ((module,), ())
         text = f"only the {SIDES[which]} calls {module.site.name} ({module.site.type})"
-        cause = Cause(text, "", module.site.type or "", advice, True, at[0], at[1], "without it")
-        yield Candidate(cause, right=rest) if which else Candidate(cause, left=rest)
+        cause = Cause(text, "", module.site.type or "", _ADVICE[which], True, at[0], at[1], "without it")
+        yield Candidate.on(which, cause, rest)
 
 
 def _deed(search: Search, which: int, meaning: Meaning) -> str:

@@ -11,7 +11,7 @@ import torch
 from ...model.records import Call
 from ..candidates import Candidate, Cause, exchanged, with_substitute
 from ..evaluation import run
-from ..meanings import Meaning, Operand
+from ..meanings import Argument, Meaning, Operand
 from ..optimizers import of_one_parameter
 from ..sides import Bound, Slice
 from ..traits import traits_of
@@ -68,16 +68,14 @@ class Search:
         for number in part.edge:
             if spec(number).shape == spec(part.tensor).shape and number != part.tensor:
                 copy = [Meaning("torch.Tensor.clone", {"0": Operand(number)}, {part.tensor: 0}, "clone")]
-                yield Candidate(cause, right=copy) if which else Candidate(cause, left=copy)
+                yield Candidate.on(which, cause, copy)
 
     def makers(self, which: int, number: int) -> list[Meaning]:
         """Calls of a slice that make a value, in their order."""
         part, needed, found = self.slices[which], {number}, []
         for meaning in reversed(self.meanings(which)):
-            if (
-                needed & {part.copies.get(result, result) for result in meaning.results}
-                or needed & meaning.results.keys()
-            ):
+            made = {part.copies.get(result, result) for result in meaning.results}
+            if needed & (made | meaning.results.keys()):
                 needed |= {part.copies.get(operand.tensor, operand.tensor) for _, operand in meaning.operands()}
                 found.append(meaning)
         return found[::-1]
@@ -91,31 +89,28 @@ class Search:
         return Candidate(cause, right=exchanged(self.right, meaning, replace(changed[0], arguments=arguments)))
 
     def changed(self, cause: Cause, which: int, old: Meaning, new: Meaning) -> Candidate:
-        if which == 0:
-            return Candidate(cause, left=exchanged(self.left, old, new))
-        return Candidate(cause, right=exchanged(self.right, old, new))
+        """The calls of one side with another in the place of one."""
+        return Candidate.on(which, cause, exchanged(self.meanings(which), old, new))
+
+    def changed_right(self, cause: Cause, meaning: Meaning, arguments: Mapping[str, Argument]) -> Candidate:
+        """The calls of the right with other arguments of one."""
+        return self.changed(cause, 1, meaning, replace(meaning, arguments={**meaning.arguments, **arguments}))
 
 
 def _partners(ours: Sequence[Meaning], theirs: Sequence[Meaning]) -> Iterator[tuple[Meaning, Meaning]]:
     """Meanings of both sides that may be each other's: of one operation in order, or the only ones left."""
     free, rest = list(theirs), list(ours)
     # An epsilon that is added is no residual that is added.
-    for alike in (
-        _signature,
-        lambda meaning: meaning.operation,
-    ):
+    for alike in (_signature, lambda meaning: meaning.operation):
         for one in tuple(rest):
             other = next((two for two in free if alike(two) == alike(one)), None)
             if other is not None:
                 rest.remove(one)
                 free.remove(other)
                 yield one, other
-    computing = (
-        [item for item in rest if not traits_of(item).moves],
-        [item for item in free if not traits_of(item).moves],
-    )
-    if len(computing[0]) == len(computing[1]) == 1:
-        yield computing[0][0], computing[1][0]
+    ours, theirs = ([item for item in left if not traits_of(item).moves] for left in (rest, free))
+    if len(ours) == len(theirs) == 1:
+        yield ours[0], theirs[0]
 
 
 def _signature(meaning: Meaning) -> object:

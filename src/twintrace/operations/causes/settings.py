@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ..candidates import SIDES, Candidate, Cause, exchanged
+from ..candidates import SIDES, Candidate, Cause
 from ..evaluation import NotRecomputable
 from ..meanings import FRAMEWORKS_OWN, Argument, Meaning, Operand, different_arguments, told
 
@@ -26,22 +26,22 @@ _WRITTEN = 16
 
 
 def settings_of(search: Search, one: Meaning, two: Meaning) -> Iterator[Candidate]:
+    """Settings that differ between two calls, one after the other, then all."""
     settings = different_arguments(one, two)
     fixed = {name: settings.pop(name)[0] for name in FRAMEWORKS_OWN & settings.keys()}
     for name, (mine, other) in sorted(settings.items()):
         shown = _NUMBERS.get(two.operation, name) if name == "other" else name
         if shown == "addend" and all(isinstance(item, float) and 0 < item < 0.1 for item in (mine, other)):
             shown = "eps"
-        cause = Cause(
-            f"{shown}: {told(mine)} | {told(other)}", setting=name, advice=f"set {shown}={told(mine)} on the right"
-        )
-        yield Candidate(cause, right=_with(search, two, {**fixed, name: mine}))
+        text = f"{shown}: {told(mine)} | {told(other)}"
+        cause = Cause(text, setting=name, advice=f"set {shown}={told(mine)} on the right")
+        yield search.changed_right(cause, two, {**fixed, name: mine})
     if len(settings) > 1:
         names = ", ".join(f"{name}: {told(mine)} | {told(other)}" for name, (mine, other) in sorted(settings.items()))
         advice = f"set {', '.join(sorted(settings))} as on the left"
         changed = {name: mine for name, (mine, _) in settings.items()}
         cause = Cause(names, setting=min(settings), advice=advice)
-        yield Candidate(cause, right=_with(search, two, {**fixed, **changed}))
+        yield search.changed_right(cause, two, {**fixed, **changed})
 
 
 def operands_of(search: Search, one: Meaning, two: Meaning) -> Iterator[Candidate]:
@@ -53,11 +53,8 @@ def operands_of(search: Search, one: Meaning, two: Meaning) -> Iterator[Candidat
             without = replace(has, arguments={**has.arguments, name: None})
             spec = search.recomputation.values[which].spec(argument.tensor)
             side, other = SIDES[which], SIDES[1 - which]
-            cause = Cause(
-                f"the {side} has a {name}, {spec}; the {other} has none",
-                setting=name,
-                advice=f"give the {other} its {name}",
-            )
+            text = f"the {side} has a {name}, {spec}; the {other} has none"
+            cause = Cause(text, setting=name, advice=f"give the {other} its {name}")
             yield search.changed(cause, which, has, without)
 
 
@@ -90,7 +87,7 @@ def factors(search: Search) -> Iterator[Candidate]:
             )
             argument = "scale" if two.operation == "scaled_dot_product_attention" else "other"
             own = 1 / mine if two.operation == "div" else mine
-            yield search.at(one, two, Candidate(cause, right=_with(search, two, {argument: own})))
+            yield search.at(one, two, search.changed_right(cause, two, {argument: own}))
 
 
 def _factor(search: Search, which: int, meaning: Meaning) -> float | None:
@@ -131,11 +128,6 @@ def written_numbers(search: Search) -> Iterator[Candidate]:
                 cause = Cause(f"{name}: {told(values[0])} | {told(values[1])}", setting=name, advice=advice)
                 changed = replace(fused, arguments={**fused.arguments, name: number})
                 yield search.changed(cause, which, fused, changed)
-
-
-def _with(search: Search, meaning: Meaning, arguments: Mapping[str, Argument]) -> list[Meaning]:
-    changed = replace(meaning, arguments={**meaning.arguments, **arguments})
-    return exchanged(search.right, meaning, changed)
 
 
 def _number(value: Argument) -> float | None:
