@@ -37,7 +37,7 @@ class Fallback:
             return Standing(Outcome.DIFFERENT, audited.terms, mistakes[0].what, mistakes, sources=incoming.sources)
         if incoming.outcome is Outcome.DIFFERENT:
             return Standing(Outcome.DIFFERENT, None, item.verdict.because, sources=incoming.sources)
-        stated = self._stated(left, right)
+        stated = self._stated(item, left, right)
         if stated:
             what = f"the two calls say that they compute something else: {stated}"
             return Standing(Outcome.DIFFERENT, None, what, (Mistake("meaning", what, f"{stated} (not proven: {why})"),))
@@ -72,7 +72,7 @@ class Fallback:
                     return f"only the {side} calls {name_of(call)} before it"
         return ""
 
-    def _stated(self, left: Slice, right: Slice) -> str:
+    def _stated(self, item: TensorResult, left: Slice, right: Slice) -> str:
         """Difference that the calls themselves state, without a look at values: a setting, another function, exchanged operands."""
         if len(left.calls) != 1 or len(right.calls) != 1:
             return ""
@@ -80,7 +80,8 @@ class Fallback:
         if one is None or two is None:
             return ""
         if one.operation != two.operation:
-            return f"{one.operation} | {two.operation}"
+            # Another function may be another way to the same: a transpose or an index, x·x or a square.
+            return "" if item.verdict.outcome.good else f"{one.operation} | {two.operation}"
         settings = self._explainer.different_settings(left, right)
         if settings or left.calls[0].site.phase is Phase.UPDATE:  # one optimizer may begin without a state
             return settings
