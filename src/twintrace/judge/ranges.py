@@ -37,7 +37,7 @@ from ..operations.nonfinite import (
     terms_of,
 )
 from ..operations.sides import Bound, Slice, inputs_of, name_of, outputs_of
-from .state import JudgeState, not_recomputable
+from .state import JudgeState, not_recomputable, only_call
 
 if TYPE_CHECKING:
     from ..operations.meanings import Meaning
@@ -228,7 +228,7 @@ class RangeJudge:
         match = self._state.match_of[which].get(call.id)
         if match is not None and len(match.left) == len(match.right) == 1:
             return match.left, match.right
-        return ((call,), ()) if which == 0 else ((), (call,))
+        return only_call(which, call)
 
     def _why(self, which: int, call: Call | None) -> Cause | None:
         if call is None:
