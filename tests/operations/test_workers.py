@@ -9,7 +9,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from tests.operations.test_evaluation import rand, values_of  # noqa: E402
-from twintrace.operations import Meaning, Operand, scores  # noqa: E402
+from twintrace.operations import Meaning, Operand, scores, scoring  # noqa: E402
 from twintrace.operations.audits import audit  # noqa: E402
 from twintrace.operations.rounding import coarse_product  # noqa: E402
 from twintrace.operations.scores import judge_result, precision_of  # noqa: E402
