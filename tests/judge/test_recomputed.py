@@ -309,6 +309,22 @@ def test_another_way_to_the_same_is_not_accused_where_values_were_not_kept(tmp_p
     assert found.mistakes == ()
 
 
+@pytest.mark.parametrize("axis", [-1, -2])
+def test_an_axis_of_another_shape_is_not_accused_where_values_were_not_kept(tmp_path: Path, axis: int) -> None:
+    """The last axis is 2 of three and 1 of two."""
+
+    def run(side: int, record: Callable[..., Any]) -> None:
+        def scores(net: Any, x: torch.Tensor) -> torch.Tensor:
+            y = net.layer(x)
+            return torch.log_softmax(y.flatten(0, 1), axis).view(4, 8, 20) if side else torch.log_softmax(y, -1)
+
+        net = Net(scores, layer=nn.Linear(16, 20))
+        with record(net):
+            net(rand(4, 8, 16))
+
+    assert compared(tmp_path, run, keep="statistics").code == (3 if axis == -1 else 1)
+
+
 def test_random_numbers_are_told_as_such(tmp_path: Path) -> None:
     def run(side: int, record: Callable[..., Any]) -> None:
         net = nn.Sequential(nn.Linear(8, 8), nn.Dropout(0.3), nn.Linear(8, 2))

@@ -83,6 +83,8 @@ class Fallback:
             # Another function may be another way to the same: a transpose or an index, x·x or a square.
             return "" if item.verdict.outcome.good else f"{one.operation} | {two.operation}"
         settings = self._explainer.different_settings(left, right)
+        if settings and item.verdict.outcome.good and item.left.spec.shape != item.right.spec.shape:
+            return ""  # axes and sizes are counted in other shapes
         if settings or left.calls[0].site.phase is Phase.UPDATE:  # one optimizer may begin without a state
             return settings
         ours, theirs = dict(one.operands()), dict(two.operands())
