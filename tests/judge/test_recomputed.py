@@ -512,13 +512,13 @@ def test_what_a_mask_fills_in_excuses_nothing_beside_it(tmp_path: Path, scale: f
 
 def test_a_change_is_spread_among_elements_of_one_size() -> None:
     """Elements that a mask has filled, a thousand times as large as the others, have a spread of their own."""
-    from twintrace.operations.recomputation import _spread
+    from twintrace.operations.differences import spread
 
     apart = torch.tensor([3.0, 4.0, 60.0, 80.0], dtype=torch.float64)
     for fill, others, filled in ((1.1e3, 12.5**0.5, 5000**0.5), (0.9e3, 2506.25**0.5, 2506.25**0.5)):
         result = torch.tensor([1.0, -1.0, -fill, -fill], dtype=torch.float64)
         expected = torch.tensor([others, others, filled, filled], dtype=torch.float64)
-        torch.testing.assert_close(_spread(apart, result), expected)
+        torch.testing.assert_close(spread(apart, result), expected)
 
 
 @pytest.mark.parametrize(("factor", "code"), [(1 + 2.0**-22, 0), (1.01, 1)])

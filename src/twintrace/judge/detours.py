@@ -16,12 +16,13 @@ from collections import Counter
 from collections.abc import Collection, Mapping
 
 from ..model.records import Call
-from ..model.results import Mistake, Status, TensorResult
+from ..model.results import Mistake, TensorResult
 from ..model.verdicts import Outcome
+from ..operations.beginnings import from_same_values
 from ..operations.sides import Bound, Slice
 from ..operations.traits import traits_of
 from .rounding import unit
-from .state import SHARES, SINGLE, Judged, JudgeState, name_of_pair, not_recomputable
+from .state import SHARES, SINGLE, JudgeState, Standing, name_of_pair, not_recomputable, relative_rms
 
 _NEAR = 16.0
 """Units of the element type within which recorded values lie that were computed in two ways."""
@@ -69,7 +70,8 @@ class Detours:
         ]
         bound = {number: other for number, other in self._state.bound.items() if self._state.agrees(1, number)}
         recomputation, sides = self._state.recomputation, self._state.sides
-        left, right = recomputation.from_same_values(
+        left, right = from_same_values(
+            sides,
             sides[0].slice(item.pair.left, agreeing[0]),
             sides[1].slice(item.pair.right, agreeing[1]),
             bound,
@@ -105,16 +107,14 @@ class Detours:
             for which, number in enumerate((item.pair.left, item.pair.right))
         ]
         incoming = self._state.incoming(parts[0], parts[1])
-        if incoming.status is Status.PARTED:
+        if incoming.outcome is Outcome.DIFFERENT:
             self.meets_again(item, incoming.sources)
 
     def _is_near(self, item: TensorResult) -> bool:
         if item.verdict.outcome is Outcome.SAME:
             return True
-        measured, error = item.measurement, item.verdict.error or 0.0
-        if measured is not None and measured.rmse is not None and measured.rms_left:
-            error = measured.rmse / max(measured.rms_left, measured.rms_right or 0.0)
-        return measured is not None and error <= max(SHARES, _NEAR * unit(item.left.spec.dtype, item.right.spec.dtype))
+        limit = max(SHARES, _NEAR * unit(item.left.spec.dtype, item.right.spec.dtype))
+        return item.measurement is not None and relative_rms(item) <= limit
 
     def _can_be_recomputed(self, left: Slice, right: Slice) -> bool:
         if left.failure or right.failure or not left.calls or not right.calls:
@@ -131,12 +131,12 @@ class Detours:
         """Takes back what was told of values that met again, where nothing of it reaches a result of the left (`ends`)."""
         reached: set[Mistake] = set()
         for (left, _), judged in self._state.values.items():
-            if left in ends and judged.status is Status.PARTED:
+            if left in ends and judged.outcome is Outcome.DIFFERENT:
                 reached |= judged.sources
         undone = self._met - reached
         for judged in self._state.values.values() if undone else ():
-            if judged.status is Status.PARTED and judged.sources <= undone and judged.sources:
-                judged.status, judged.because, judged.terms = Status.CLEAN, _BECAUSE, None
+            if judged.outcome is Outcome.DIFFERENT and judged.sources <= undone and judged.sources:
+                judged.outcome, judged.because, judged.terms = Outcome.ROUNDING, _BECAUSE, None
                 judged.sources, judged.detour = frozenset(), True
                 judged.mistakes = tuple(mistake for mistake in judged.mistakes if mistake.kind not in _HELD)
         self._remark(undone - self._state.undone)
@@ -152,6 +152,6 @@ class Detours:
             )
 
 
-def is_detour(judged: Judged | None) -> bool:
+def is_detour(judged: Standing | None) -> bool:
     """True of values that were compared and do not belong together: each side goes its own way here."""
     return judged is not None and judged.detour

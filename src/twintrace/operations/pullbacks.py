@@ -19,9 +19,10 @@ import torch
 from ..model.records import Call
 from ..model.sites import Phase
 from ..model.tensors import UNITS
+from .differences import laid_back, laid_out, relative_difference
 from .evaluation import SINGLE, NotRecomputable, evaluate
 from .meanings import Meaning
-from .recomputation import Recomputation, laid_back, laid_out
+from .recomputation import Recomputation
 from .sides import Bound, Side, name_of, outputs_of
 from .traits import traits_of
 from .workers import plain_attention
@@ -68,7 +69,7 @@ def difference_of_gradients(
     layout = bound[values[1]].layout
 
     def apart(one: Tensor, two: Tensor) -> float:
-        return recomputation.relative(one, laid_out(two, layout, one.shape))
+        return relative_difference(one, laid_out(two, layout, one.shape))
 
     relative = apart(mine, other)
     limit = max(item.limit for item in way)

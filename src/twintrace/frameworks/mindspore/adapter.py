@@ -1,4 +1,4 @@
-"""The MindSpore workshop: `FRAMEWORK`, and the watch that puts the interceptors of a level together.
+"""The MindSpore adapter: `FRAMEWORK`, and the watch that puts the interceptors of a level together.
 
 level    Cells             functions, methods, primitives    dispatch mode
 module   recorded          only what writes                  -
