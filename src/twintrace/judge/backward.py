@@ -4,6 +4,7 @@ Gradients(state).judge(item)     the standing of one pair of gradients
 
 gradient_parts.py       what a gradient is added up of
 gradient_rounding.py    how far apart rounding may have brought two gradients
+agreed_gradients.py     gradients that agree, and partings of which nothing is left there
 cuts.py                 calls that stop a gradient on one side alone
 """
 
@@ -21,6 +22,7 @@ from ..model.sites import Phase
 from ..model.verdicts import BADNESS, Outcome
 from ..operations.sides import inputs_of, name_of, outputs_of
 from ..operations.traits import traits_of
+from .agreed_gradients import AgreedGradients
 from .cuts import Cuts
 from .detours import is_detour
 from .gradient_parts import GradientParts
@@ -28,6 +30,7 @@ from .gradient_rounding import GradientRounding
 from .leaves import LEAF_UNITS
 from .ranges import RangeJudge
 from .rounding import unit
+from .settings import other_arguments
 from .state import (
     UNSEEN,
     JudgeState,
@@ -43,6 +46,7 @@ from .state import (
 from .values import SELECTIVE
 
 if TYPE_CHECKING:
+    from ..operations.meanings import Meaning
     from ..operations.pullbacks import Pullback
 
 _UNAUDITED = 1 / 32
@@ -50,6 +54,10 @@ _UNAUDITED = 1 / 32
 _UNSENT = "no recorded call sends this gradient back"
 _LINEAR = frozenset(("add", "sub", "neg", "sum", "mean", "cast", "masked_fill", "where"))
 """Operations whose gradient does not depend on the values that they take."""
+
+
+Parts = Sequence[Sequence[tuple[Call, int]]]
+"""`(call, gradient)` of what each side's gradient was added up of."""
 
 
 class Gradients:
@@ -61,8 +69,7 @@ class Gradients:
         self._parts = GradientParts(state)
         self._rounding = GradientRounding(state)
         self.cuts = Cuts(state, self._rounding)
-        self._ends: dict[int, int] = {}
-        """Left values whose gradients agree, and these gradients."""
+        self.agreed = AgreedGradients(state)
 
     def judge(self, item: TensorResult) -> Standing:
         """Standing of a pair of gradients; judged once, where it is met first."""
@@ -80,7 +87,7 @@ class Gradients:
                 self._state.undone |= judged.sources
                 judged = Standing(Outcome.ROUNDING, because="the same gradient, which comes back by other ways")
             self._state.gradients[key] = judged
-            self._note_end(item.pair, judged)
+            self.agreed.note(item, self._parts.values_of(item.pair), judged)
             if item.left.fingerprint and item.right.fingerprint:
                 self._state.gradient_by_bits[item.left.fingerprint, item.right.fingerprint] = judged
             for which, number in enumerate(key):
@@ -91,12 +98,9 @@ class Gradients:
                     self._rounding.noise[which].add(number)
         return self._state.gradients[key]
 
-    def _note_end(self, pair: TensorPair, judged: Standing) -> None:
-        left, right = self._parts.values_of(pair)
-        bound = self._state.bound.get(right) if right is not None else None
-        whole = pair.part is Part.OUTPUT_GRADIENT and bound is not None and bound.left == left
-        if whole and left is not None and judged.outcome in (Outcome.SAME, Outcome.ROUNDING) and not judged.discarded:
-            self._ends.setdefault(left, pair.left)
+    def parameter_by_gradient(self, which: int, gradient: int) -> int | None:
+        """The weight that a gradient is of, by the parts that it is added up of."""
+        return self._parts.parameter_by_gradient(which, gradient)
 
     def _pullback(self, item: TensorResult) -> Pullback | None:
         """Difference of two gradients that are recomputed from the same gradients of what is made of their value; None if they
@@ -115,7 +119,7 @@ class Gradients:
                 return None
         recomputation = self._state.recomputation
         try:
-            found = difference_of_gradients(recomputation, (left, right), self._state.bound, self._ends)
+            found = difference_of_gradients(recomputation, (left, right), self._state.bound, self.agreed.ends)
             recorded = recomputation.values[0](item.pair.left), recomputation.values[1](item.pair.right)
         except not_recomputable():
             return None
@@ -138,7 +142,38 @@ class Gradients:
         found = self._pullback(item)
         return found is not None and not found.significant
 
-    def _other_derivative(self, item: TensorResult, found: Pullback) -> Standing:
+    def _set_differently(self, parts: Parts) -> tuple[Call, Meaning, Meaning] | None:
+        """The right's only call that sends a gradient back, and what it means on both sides, if its settings are not the left's."""
+        if len(parts[0]) != 1 or len(parts[1]) != 1:
+            return None
+        calls = parts[0][0][0], parts[1][0][0]
+        one, two = (side.meaning(call) for side, call in zip(self._state.sides, calls, strict=True))
+        if one is None or two is None or one.operation != two.operation:
+            return None
+        return (calls[1], one, two) if other_arguments(one, two) else None
+
+    def _other_setting(self, item: TensorResult, found: Pullback, parts: Parts) -> tuple[str, str] | None:
+        """Cause and advice: the setting of the left with which the right sends the same gradient back; None if there is none."""
+        from ..operations.pullbacks import difference_of_gradients
+
+        settings, (left, right) = self._set_differently(parts), self._parts.values_of(item.pair)
+        if settings is None or left is None or right is None or found.cut is not None:
+            return None
+        call, mine, other = settings
+        for name, (wanted, given) in other_arguments(mine, other).items():
+            changed = {call.id: replace(other, arguments={**other.arguments, name: mine.arguments[name]})}
+            try:
+                rest = difference_of_gradients(
+                    self._state.recomputation, (left, right), self._state.bound, self.agreed.ends, changed
+                )
+            except not_recomputable():
+                continue
+            if not rest.significant:
+                proof = f"with the left's the gradients agree: {found.relative:.1e} → {rest.relative:.1e}"
+                return f"{name}: {wanted} | {given}; {proof}", f"set {name}={wanted} on the right"
+        return None
+
+    def _other_derivative(self, item: TensorResult, found: Pullback, parts: Parts) -> Standing:
         """Verdict on gradients that differ though they are made of the same gradients and values."""
         what = f"the two send other gradients back: {found.relative:.1e} apart for the same gradients of what is made of it"
         names = [" → ".join(dict.fromkeys(name_of(call) for call in calls)) for calls in found.calls]
@@ -156,6 +191,7 @@ class Gradients:
                 f"{found.relative:.1e} → {found.uncut:.1e}"
             )
             advice = f"let the gradient through on the {side}, or see why the other side does"
+        why, advice = self._other_setting(item, found, parts) or (why, advice)
         coarse = unit(item.left.spec.dtype, item.right.spec.dtype) or 1.0
         mistake = Mistake(
             "gradient", what, why, advice, side, found.relative / coarse, backward=True,
@@ -326,7 +362,7 @@ class Gradients:
             return Standing(Outcome.DIFFERENT, mistakes=(mistake,), sources=frozenset((mistake,)))
         return Standing(Outcome.DIFFERENT, sources=frozenset((accused,)))
 
-    def _added_up(self, item: TensorResult, parts: Sequence[Sequence[tuple[Call, int]]]) -> Standing:
+    def _added_up(self, item: TensorResult, parts: Parts) -> Standing:
         """A gradient that is the sum of what the calls that took its value sent back."""
         numbers = (item.pair.left, item.pair.right)
         if not parts[0] and not parts[1]:
@@ -363,22 +399,22 @@ class Gradients:
             worse(Outcome.ROUNDING, incoming.outcome), None, "the sum of what was sent back", sources=incoming.sources
         )
 
-    def _unexplained(
-        self, item: TensorResult, incoming: Standing, parts: Sequence[Sequence[tuple[Call, int]]]
-    ) -> Standing | None:
+    def _unexplained(self, item: TensorResult, incoming: Standing, parts: Parts) -> Standing | None:
         """Verdict on gradients that differ although nothing that they were made of does: something was cut off on the way."""
         if incoming.outcome is Outcome.DIFFERENT:
             return None
         if incoming.unaudited and (item.verdict.error or 0.0) > min(self._rounding.of_many_layers, _UNAUDITED):
             return Standing(Outcome.UNKNOWN, None, item.verdict.because, untold=incoming.unaudited)
         if not self._rounding.are_apart(item, parts):
-            return None
+            # What another setting does may be no more than rounding, or on few rows: it is computed.
+            found = self._pullback(item) if self._set_differently(parts) is not None else None
+            return self._other_derivative(item, found, parts) if found is not None and found.significant else None
         cut = self.cuts.cut_off(0) or self.cuts.cut_off(1)
         if cut is not None:
             return Standing(Outcome.DIFFERENT, None, cut[0].what, (cut[0],))
         found = self._pullback(item)
         if found is not None and found.significant:
-            return self._other_derivative(item, found)
+            return self._other_derivative(item, found, parts)
         if max(map(len, parts)) > 1:
             return self._untold_gradient(item, incoming, "the two are added up of what other calls sent back")
         why = f"{name_of_pair(item.pair)} differs, and none of the recorded calls that sent it back explains it"

@@ -18,7 +18,7 @@ from ..model.sites import Kind
 from ..model.values import TensorRef, leaves
 from ..model.verdicts import Outcome
 from ..operations.traits import writes
-from .cuts import Cuts
+from .backward import Gradients
 from .effects import effects_of_kernels, for_other_steps, hides_the_same, small_effects
 from .ends import Ends
 from .explanations import Explainer
@@ -52,13 +52,14 @@ class Judgement:
 class Conclusion:
     """Follows mistakes to the results of the run."""
 
-    def __init__(self, state: JudgeState, explainer: Explainer, cuts: Cuts, ends: Ends) -> None:
+    def __init__(self, state: JudgeState, explainer: Explainer, gradients: Gradients, ends: Ends) -> None:
         self._state = state
-        self._cuts = cuts
+        self._cuts = gradients.cuts
+        self._agreed = gradients.agreed
         self._ends = ends
         self._scale = LossScale(state)
         self._unpaired = Unpaired(state, explainer, ends, self._scale)
-        self._lone = Lone(state, ends, self._scale, cuts)
+        self._lone = Lone(state, ends, self._scale, gradients)
 
     def conclude(self, results: list[CallResult], judged: Mapping[int, Mapping[int, Standing]]) -> Judgement:
         """The results, with the mistakes that reach a result of the run marked as effective."""
@@ -141,7 +142,7 @@ class Conclusion:
             for result in results
             for mistake in result.mistakes
             if mistake.backward and mistake.kind in ("unproven", "gradient")
-            if mistake not in reached and mistake not in self._state.undone
+            if mistake not in reached and mistake not in self._state.undone and not self._agreed.is_gone(mistake)
         ]
 
     def _notes(self) -> tuple[str, ...]:

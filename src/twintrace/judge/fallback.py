@@ -36,11 +36,13 @@ class Fallback:
         if mistakes:
             return Standing(Outcome.DIFFERENT, audited.terms, mistakes[0].what, mistakes, sources=incoming.sources)
         if incoming.outcome is Outcome.DIFFERENT:
+            if item.verdict.outcome.good and all(mistake.kind == "unproven" for mistake in incoming.sources):
+                return Standing(Outcome.UNKNOWN, None, item.verdict.because, untold=why)  # they may have met again
             return Standing(Outcome.DIFFERENT, None, item.verdict.because, sources=incoming.sources)
-        stated = self._stated(item, left, right)
-        if stated:
+        stated, kind = self._stated(left, right)
+        if stated and (kind == "meaning" or not item.verdict.outcome.good):
             what = f"the two calls say that they compute something else: {stated}"
-            return Standing(Outcome.DIFFERENT, None, what, (Mistake("meaning", what, f"{stated} (not proven: {why})"),))
+            return Standing(Outcome.DIFFERENT, None, what, (Mistake(kind, what, f"{stated} (not proven: {why})"),))
         agreed = incoming.outcome in (Outcome.SAME, Outcome.ROUNDING) or self._came_in_alike(item, left, right)
         if item.verdict.outcome is Outcome.DIFFERENT and agreed:
             what = f"different, judged without recomputation ({why}): {item.verdict.because}"
@@ -72,26 +74,28 @@ class Fallback:
                     return f"only the {side} calls {name_of(call)} before it"
         return ""
 
-    def _stated(self, item: TensorResult, left: Slice, right: Slice) -> str:
-        """Difference that the calls themselves state, without a look at values: a setting, another function, exchanged operands."""
+    def _stated(self, left: Slice, right: Slice) -> tuple[str, str]:
+        """Difference that the calls themselves state, without a look at values, and what kind of mistake it is: a setting, or
+        another function or order of operands, which may be another way to the same result.
+        """
         if len(left.calls) != 1 or len(right.calls) != 1:
-            return ""
+            return "", ""
         one, two = self._state.sides[0].meaning(left.calls[0]), self._state.sides[1].meaning(right.calls[0])
         if one is None or two is None:
-            return ""
+            return "", ""
         if one.operation != two.operation:
-            # Another function may be another way to the same: a transpose or an index, x·x or a square.
-            return "" if item.verdict.outcome.good else f"{one.operation} | {two.operation}"
+            return f"{one.operation} | {two.operation}", "unproven"
         settings = self._explainer.different_settings(left, right)
-        if settings and item.verdict.outcome.good and item.left.spec.shape != item.right.spec.shape:
-            return ""  # axes and sizes are counted in other shapes
         if settings or left.calls[0].site.phase is Phase.UPDATE:  # one optimizer may begin without a state
-            return settings
+            shapes = [
+                self._state.sides[which].tensor(part.tensor).spec.shape for which, part in enumerate((left, right))
+            ]
+            return settings, "meaning" if shapes[0] == shapes[1] else "unproven"  # axes and sizes of other shapes
         ours, theirs = dict(one.operands()), dict(two.operands())
         lacking = sorted(set(ours) ^ set(theirs))
         if lacking:
             side = "left" if lacking[0] in ours else "right"
-            return f"only the {side} has a {lacking[0]}"
+            return f"only the {side} has a {lacking[0]}", "meaning"
         crossed = [
             path
             for path, operand in theirs.items()
@@ -99,5 +103,5 @@ class Fallback:
         ]
         partners = {self._state.bound[theirs[path].tensor].left for path in crossed}
         if crossed and partners == {ours[path].tensor for path in crossed}:
-            return f"{name_of(left.calls[0]).rpartition('.')[2]} takes the same values in another order"
-        return ""
+            return f"{name_of(left.calls[0]).rpartition('.')[2]} takes the same values in another order", "unproven"
+        return "", ""

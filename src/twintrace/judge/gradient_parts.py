@@ -39,7 +39,7 @@ class GradientParts:
             if not values and pair.part is Part.PARAMETER_GRADIENT:
                 parameter = self._state.sides[which].parameter((pair.left_slot, pair.right_slot)[which])
                 if parameter is None:
-                    parameter = self._parameter_by_gradient(which, number)
+                    parameter = self.parameter_by_gradient(which, number)
                 values = [] if parameter is None else [parameter]
             found.append(values)
         for right in found[1]:
@@ -48,7 +48,7 @@ class GradientParts:
                 return bound.left, right
         return next(iter(found[0]), None), next(iter(found[1]), None)
 
-    def _parameter_by_gradient(self, which: int, gradient: int) -> int | None:
+    def parameter_by_gradient(self, which: int, gradient: int) -> int | None:
         """The weight whose parts add up to a gradient, for one that is used under another name than it is kept (a tied one)."""
         key = which, gradient
         if key not in self._parameters:

@@ -20,11 +20,12 @@ from ..model.results import CallResult, Mistake
 from ..model.sites import Kind, Phase
 from ..model.verdicts import Outcome
 from ..operations.sides import inputs_of, name_of, outputs_of
-from .cuts import Cuts
+from ..operations.traits import traits_of
+from .backward import Gradients
 from .ends import Ends, writes_in_place, writes_state
 from .loss_scale import LossScale
 from .settings import other_arguments
-from .state import JudgeState, attach
+from .state import JudgeState, attach, is_float
 
 _NAMED = 3
 """Parameters that a sentence names before it counts the others."""
@@ -33,11 +34,12 @@ _NAMED = 3
 class Lone:
     """Tells of what one side alone has."""
 
-    def __init__(self, state: JudgeState, ends: Ends, scale: LossScale, cuts: Cuts) -> None:
+    def __init__(self, state: JudgeState, ends: Ends, scale: LossScale, gradients: Gradients) -> None:
         self._state = state
         self._ends = ends
         self._scale = scale
-        self._cuts = cuts
+        self._cuts = gradients.cuts
+        self._gradients = gradients
         self.differences: list[str] = []
         """Sentences on results and gradients of one side that count as differences of the run."""
         self.untold: list[str] = []
@@ -100,6 +102,8 @@ class Lone:
                     continue
                 spec = self._state.sides[which].tensor(number).spec
                 maker = self._state.sides[which].maker(number) or call
+                if self._is_known_otherwise(which, maker, number):
+                    continue
                 if writes_state(call):
                     self.differences.append(
                         f"only the {side} changes a state of the network, {spec}, by {name_of(call)}"
@@ -110,6 +114,19 @@ class Lone:
                     self.untold.append(
                         f"the {side}'s result of {name_of(maker)}, {spec}, was compared with none of the {other}'s"
                     )
+
+    def _is_known_otherwise(self, which: int, call: Call, number: int) -> bool:
+        """True of what is no result of its own: a view of a value that was compared, of which others took the shape; places of
+        elements that nobody takes, beside the elements.
+        """
+        side = self._state.sides[which]
+        meaning = side.meaning(call) if call.site.kind is not Kind.MODULE and not call.mutates else None
+        if meaning is None:
+            return False
+        if traits_of(meaning).moves and side.takers(number):
+            return all(operand.tensor in self._state.known[which] for _, operand in meaning.operands())
+        beside = [other for other in outputs_of(call).values() if other != number and side.takers(other)]
+        return bool(beside) and not is_float(side.tensor(number).spec.dtype)
 
     def _is_own_state(self, which: int, call: Call, number: int) -> bool:
         """True of an optimizer's state that the other side keeps otherwise, or that is noise there, where both steps mean the same.
@@ -142,6 +159,10 @@ class Lone:
             for stray in strays:
                 known = self._state.sides[which].tensor(stray.tensor).statistics
                 value = self._state.sides[which].parameter(stray.slot)
+                if value is None:  # no module holds it at this level
+                    value = self._gradients.parameter_by_gradient(which, stray.tensor)
+                if self._is_taken_alike(which, stray.tensor):
+                    continue
                 compared = value is None or value in self._state.known[which]
                 if not compared or (known is not None and not known.norm):
                     continue
@@ -159,6 +180,12 @@ class Lone:
                 self.differences.append(
                     f"only the {side} has a gradient of {stray.slot}: is it frozen, or out of the loss, on the {other}?"
                 )
+
+    def _is_taken_alike(self, which: int, gradient: int) -> bool:
+        """True if an update takes a gradient, and was compared with one of the other side that takes the same."""
+        partner = self._state.partner(which, gradient)
+        updates = any(call.site.phase is Phase.UPDATE for call in self._state.sides[which].takers(gradient))
+        return updates and partner is not None and self._state.standing(which, gradient).outcome.good
 
     def _tie(self, which: int, name: str, value: int | None) -> tuple[Mistake, Call] | None:
         """A weight of its own on one side, which the other shares with another layer."""

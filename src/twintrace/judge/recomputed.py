@@ -69,7 +69,7 @@ class Recomputed:
         self._values = Values(self._state, explainer, self._detours)
         self._gradients = Gradients(self._state)
         self._ends = Ends(self._state)
-        self._conclusion = Conclusion(self._state, explainer, self._gradients.cuts, self._ends)
+        self._conclusion = Conclusion(self._state, explainer, self._gradients, self._ends)
         self._gradient_bits = {
             self._state.sides[0].tensor(gradient.tensor).fingerprint: gradient.order
             for call in reversed(self._state.sides[0].calls)
@@ -128,7 +128,7 @@ class Recomputed:
 
         `before`: only those of calls whose backward pass began before this observation.
         """
-        self._detours.settle(self._ends.of[0])
+        self._detours.settle(self._ends)
         for number in sorted(judged, key=lambda index: _backward_order(self._state.results[index])):
             if before is not None and _backward_order(self._state.results[number]) >= (0, before):
                 break

@@ -182,6 +182,9 @@ class Values:
                     bound = self._state.partners(left, right)
                     difference = recomputation.difference(left, right, bound, pair.layout)
         except not_recomputable() as error:
+            unsettled = audited.mistakes or audited.untold or incoming.outcome is not Outcome.DIFFERENT
+            if not unsettled and self._detours.meets_again(item, incoming.sources):
+                return Standing(Outcome.ROUNDING, terms, "the same function of what agrees before the two part")
             return self._fallback.judge(item, incoming, audited, str(error), left, right)
         if difference is not None and difference.shapes is not None and self._are_other_steps(item, left, right):
             return Standing(Outcome.SAME, because="other steps on the way to the same result", discarded=True)

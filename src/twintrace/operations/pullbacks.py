@@ -54,7 +54,11 @@ class Pullback:
 
 
 def difference_of_gradients(
-    recomputation: Recomputation, values: tuple[int, int], bound: Mapping[int, Bound], ends: Mapping[int, int]
+    recomputation: Recomputation,
+    values: tuple[int, int],
+    bound: Mapping[int, Bound],
+    ends: Mapping[int, int],
+    changed: Mapping[int, Meaning] | None = None,
 ) -> Pullback:
     """Gradients of two values that were compared with each other. Raises NotRecomputable.
 
@@ -63,8 +67,12 @@ def difference_of_gradients(
         values: numbers of the value on both sides.
         bound: right tensors and the left ones that stand for them.
         ends: left values whose gradients agree, and these gradients.
+        changed: other meanings of calls of the right, by their ids.
     """
-    way = [_Way(recomputation, which, number, bound, ends) for which, number in enumerate(values)]
+    way = [
+        _Way(recomputation, which, number, bound, ends, changed=changed if which else None)
+        for which, number in enumerate(values)
+    ]
     mine, other = way[0].gradient(), way[1].gradient()
     layout = bound[values[1]].layout
 
@@ -97,6 +105,7 @@ class _Way:
         ends: Mapping[int, int],
         *,
         through_cuts: bool = False,
+        changed: Mapping[int, Meaning] | None = None,
     ) -> None:
         self._re = recomputation
         self._which = which
@@ -104,6 +113,7 @@ class _Way:
         self._bound = bound
         self._ends = ends
         self._through_cuts = through_cuts
+        self._changed = changed or {}
         self._own: set[int] = set()
         """Values of the right that the left has no counterpart of."""
         side = recomputation.sides[which]
@@ -194,7 +204,7 @@ class _Way:
         return torch.zeros_like(made[self._number]) if found is None else found
 
     def _meaning(self, side: Side, call: Call) -> Meaning:
-        meaning = side.meaning(call)
+        meaning = self._changed.get(call.id) or side.meaning(call)
         if meaning is None or traits_of(meaning).random:
             raise NotRecomputable(f"{name_of(call)} cannot be recomputed")
         if self._through_cuts and meaning.operation == "detach":

@@ -27,7 +27,7 @@ from .candidates import Cause
 from .catalog import OPERATIONS
 from .causes import cause_of
 from .differences import Difference, difference_of, laid_back, laid_out, relative_difference
-from .evaluation import SINGLE, NotRecomputable, Recent, Values, run
+from .evaluation import DTYPES, SINGLE, NotRecomputable, Recent, Values, run
 from .meanings import FRAMEWORKS_OWN, Meaning, Operand, different_arguments, told
 from .optimizers import is_updated, of_one_parameter
 from .recorded import Recorded
@@ -162,6 +162,9 @@ class Recomputation:
         for path, operand in theirs.items():
             partner = bound.get(operand.tensor)
             if partner is None or partner.left != ours[path].tensor or partner.layout != Layout():
+                return False
+            types = {self.values[0].spec(partner.left).dtype, self.values[1].spec(operand.tensor).dtype}
+            if len(types) > 1 and "b8" in types:  # truth values hide scores, numbers are added to them
                 return False
         return one.results.get(left.tensor) == two.results.get(right.tensor)
 
@@ -330,8 +333,8 @@ class Recomputation:
             partner = bound.get(number)
             if partner is None:
                 return self.values[1](number)
-            shape = self.values[1].spec(number).shape
-            return laid_back(self.values[0](partner.left), partner.layout, shape)
+            spec = self.values[1].spec(number)
+            return _of_kind(laid_back(self.values[0](partner.left), partner.layout, spec.shape), spec.dtype)
 
         return value
 
@@ -393,6 +396,16 @@ class Recomputation:
 def _finite_norm(value: Tensor) -> float:
     norm = float(value.double().norm())
     return norm if math.isfinite(norm) else float(value[value.isfinite()].double().norm())
+
+
+def _of_kind(value: Tensor, dtype: str) -> Tensor:
+    """Truth values as the numbers that the other side has for them, and back: the operation asks which of the two they are."""
+    wanted = DTYPES.get(dtype)
+    if wanted is None or (value.dtype is torch.bool) == (wanted is torch.bool) or value.is_complex():
+        return value
+    if wanted is torch.bool:
+        return value.bool() if bool(((value == 0) | (value == 1)).all()) else value
+    return value.double() if wanted.is_floating_point else value.to(wanted)
 
 
 def operand_unit(side: Side, call: Call, meaning: Meaning) -> float:

@@ -69,7 +69,7 @@ class Recorded:
     def distance(self, gradients: tuple[int, int], layout: Layout) -> tuple[float, float]:
         """Root mean squares of the difference of two gradients, and of the larger one; zeros where values were not kept."""
         try:
-            one, two = self._laid(gradients, layout)
+            one, two = (item if item.is_complex() else item.double() for item in self._laid(gradients, layout))
         except _UNKNOWN:
             return 0.0, 0.0
         many = math.sqrt(max(one.numel(), 1))
