@@ -201,6 +201,23 @@ def test_a_norm_of_float32_beside_its_kernel_in_16_bits(tmp_path: Path) -> None:
     assert found.code == 0, tt.verdict(found)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_the_greatest_elements_by_sorting(tmp_path: Path, dtype: torch.dtype) -> None:
+    """What is sorted on the way was paired with what nobody has sorted."""
+
+    def run(side: int, record: Callable[..., Any]) -> None:
+        def forward(net: Any, x: torch.Tensor) -> torch.Tensor:
+            x = net.a(x)
+            return x.sort(-1, descending=True)[0][..., :3] if side else x.topk(3, -1)[0]
+
+        net = Net(forward, a=nn.Linear(8, 16)).to(dtype)
+        with record(net):
+            net(rand(4, 5, 8).to(dtype)).float().square().mean().backward()
+
+    found = compared(tmp_path, run)
+    assert found.code == 0, tt.verdict(found)
+
+
 def test_a_loss_in_the_other_16_bit_type_is_told(tmp_path: Path) -> None:
     """Everything else is bf16; nothing that is lost in float16 is more than its rounding."""
 
