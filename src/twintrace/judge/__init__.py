@@ -1,4 +1,4 @@
-"""THE BENCH: numbers and a policy in; verdicts with reasons out.
+"""Numbers and a policy in; verdicts with reasons out.
 
     recomputed.py    verdicts by recomputation
       state.py         what has been judged: the Standing of each pair of values and gradients

@@ -87,7 +87,10 @@ class Fallback:
             return f"{one.operation} | {two.operation}", "unproven"
         settings = self._explainer.different_settings(left, right)
         if settings or left.calls[0].site.phase is Phase.UPDATE:  # one optimizer may begin without a state
-            return settings, "meaning"
+            shapes = [
+                self._state.sides[which].tensor(part.tensor).spec.shape for which, part in enumerate((left, right))
+            ]
+            return settings, "meaning" if shapes[0] == shapes[1] else "unproven"  # axes and sizes of other shapes
         ours, theirs = dict(one.operands()), dict(two.operands())
         lacking = sorted(set(ours) ^ set(theirs))
         if lacking:

@@ -105,14 +105,6 @@ class Values:
             return None
         return UNITS.get(self.spec(number).dtype, 0.0) * torch.from_numpy(np.array(found, dtype=np.float64))
 
-    def has(self, number: int) -> bool:
-        """True if the values can be read."""
-        try:
-            self(number)
-        except NotRecomputable:
-            return False
-        return True
-
 
 # --- computing -------------------------------------------------------------------------------------------------------
 

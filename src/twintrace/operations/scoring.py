@@ -77,7 +77,7 @@ class Limit:
     stride: int = 1
     """Of the magnitudes that products sum, one in so many is counted."""
     simulation: Simulation | None = None
-    """What sums and intermediate values in 16 bits do: that much more is allowed."""
+    """Effect of sums and intermediate values in 16 bits: that much more is allowed."""
 
     @property
     def is_whole(self) -> bool:

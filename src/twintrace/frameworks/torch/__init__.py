@@ -1,4 +1,4 @@
-"""PyTorch's workshop.
+"""PyTorch's adapter.
 
     adapter.py      FRAMEWORK and the watch: which interceptors a level needs
     tensors.py      look at a tensor, recognise it, read it          modules.py      forward hooks, paths, configuration

@@ -29,7 +29,7 @@ _ADVICE = (
     "add it on the right, or see why the left has it",
     "remove it from the right, or see why the left does without",
 )
-"""What to do about a call that the left makes alone, and the right."""
+"""Advice for a call that the left makes alone, and for one of the right."""
 _EPSILON = 1e-2
 """Constants that are added and smaller than this keep a division from failing."""
 
