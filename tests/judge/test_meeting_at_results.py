@@ -182,3 +182,54 @@ def test_whole_numbers_without_a_partner_are_compared_with_others(tmp_path: Path
         return x.argmax() * 0 + x
 
     assert of_functions(tmp_path, lambda x: (x.argmin(), x)[1], right, level="api").code in (1, 3)
+
+
+def test_a_norm_of_float32_beside_its_kernel_in_16_bits(tmp_path: Path) -> None:
+    """The kernel computes in float32, too; its gradients are rounded in another place."""
+
+    def written_out(x: torch.Tensor) -> torch.Tensor:
+        wide = x.float()
+        return (wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + 1e-6)).to(x.dtype)
+
+    def run(side: int, record: Callable[..., Any]) -> None:
+        norm = written_out if side else lambda x: F.rms_norm(x, (16,), eps=1e-6)
+        net = Net(lambda net, x: norm(net.a(x)), a=nn.Linear(8, 16)).bfloat16()
+        with record(net):
+            net(rand(4, 5, 8).bfloat16()).float().square().mean().backward()
+
+    found = compared(tmp_path, run)
+    assert found.code == 0, tt.verdict(found)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_the_greatest_elements_by_sorting(tmp_path: Path, dtype: torch.dtype) -> None:
+    """What is sorted on the way was paired with what nobody has sorted."""
+
+    def run(side: int, record: Callable[..., Any]) -> None:
+        def forward(net: Any, x: torch.Tensor) -> torch.Tensor:
+            x = net.a(x)
+            return x.sort(-1, descending=True)[0][..., :3] if side else x.topk(3, -1)[0]
+
+        net = Net(forward, a=nn.Linear(8, 16)).to(dtype)
+        with record(net):
+            net(rand(4, 5, 8).to(dtype)).float().square().mean().backward()
+
+    found = compared(tmp_path, run)
+    assert found.code == 0, tt.verdict(found)
+
+
+def test_a_loss_in_the_other_16_bit_type_is_told(tmp_path: Path) -> None:
+    """Everything else is bf16; nothing that is lost in float16 is more than its rounding."""
+
+    def run(side: int, record: Callable[..., Any]) -> None:
+        net, target = nn.Linear(16, 10).bfloat16(), rand(12, 10, seed=4).bfloat16()
+        with record(net):
+            logits = net(rand(12, 16).bfloat16())
+            if side:
+                F.mse_loss(logits.half(), target.half()).float().backward()
+            else:
+                F.mse_loss(logits.float(), target.float()).backward()
+
+    found = compared(tmp_path, run)
+    assert found.code == 1, tt.verdict(found)
+    assert "f32 | f16" in tt.verdict(found)

@@ -463,3 +463,13 @@ def test_results_that_are_not_wanted_are_dropped_after_their_last_use():
     assert made.keys() == {1, 5}
     assert torch.equal(made[5], 20 * x.double())
     assert run(steps, values_of({0: x})).keys() == {1, 2, 3, 4, 5}
+
+
+@pytest.mark.parametrize(("factor", "right"), [(1.0, True), (0.99, False)])
+def test_a_gain_of_few_large_results_is_seen(factor, right):
+    """Gradients of 16 bits, most of them small: the gain's standard error is that of what it leaves over."""
+    precision = precision_of("bf16", Meaning("gelu", {}, {1: 0}), "torch")
+    want = torch.randn(768, generator=torch.Generator().manual_seed(1), dtype=torch.float64) ** 3
+    got = (factor * want).to(torch.bfloat16).double()
+
+    assert (judge_result(got, want, want.abs() / 8, precision).ratio <= 1) is right

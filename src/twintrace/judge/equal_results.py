@@ -43,6 +43,8 @@ class EqualResults:
         parts = [
             self._state.sides[which].slice((pair.left, pair.right)[which], self._state.known[which]) for which in (0, 1)
         ]
+        if self._state.incoming(parts[0], parts[1]).outcome is Outcome.DIFFERENT:
+            return None  # they parted before and have met again: sorted, and cut, beside the greatest alone
         sent = self._sent_back(0, parts[0]), self._sent_back(1, parts[1])
         if not sent[0] or not sent[1] or set(sent[0].values()) == set(sent[1].values()):
             return None

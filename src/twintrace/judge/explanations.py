@@ -154,15 +154,20 @@ class Explainer:
         dtype = self._state.sides[1 - finer].tensor(numbers[1 - finer]).spec.dtype
         if not both_half and self._is_cast_next(finer, numbers[finer], dtype):
             return None  # a norm written out in f32 in a bf16 run: kernels of bf16 compute so inside
+        own_type = self._state.sides[finer].tensor(numbers[finer]).spec.dtype
+        if unit(dtype, dtype) > SINGLE and own_type == dtype and len((left, right)[1 - finer].calls) == 1:
+            return None  # the same with the cast, beside one kernel
+        pairs = [(self._state.bound[number].left, number) for number in right.edge if number in self._state.bound]
+        before = [
+            tuple(self._state.sides[which].dtype_before_casts(own) for which, own in enumerate(pair)) for pair in pairs
+        ]
+        # Of a run in one 16-bit type, what is computed in the other one was cast to that.
+        other_half = not both_half and all(types[1 - finer] not in entry for entry in before)
         entries = [
-            tuple(
-                self._state.sides[which].dtype_before_casts(own)
-                if both_half
-                else self._state.sides[which].tensor(own).spec.dtype
-                for which, own in enumerate((self._state.bound[number].left, number))
-            )
-            for number in right.edge
-            if number in self._state.bound
+            entry
+            if both_half or other_half
+            else tuple(self._state.sides[which].tensor(own).spec.dtype for which, own in enumerate(pair))
+            for pair, entry in zip(pairs, before, strict=True)
         ]
         if not any(one == two and is_float(one) for one, two in entries):
             return None

@@ -378,9 +378,11 @@ def _systematic(score: Score, error: Tensor, want: Tensor, precision: Precision)
     energy = float(want.square().sum())
     if count < _FEW or not energy:
         return score
-    products = error * want
+    products, squares = error * want, want.square()
     gain = float(products.sum()) / energy
-    spread = max(float(products.norm()) / energy, precision.unit / math.sqrt(count))
+    # The standard error is that of what the gain leaves over; few large results may all be rounded one way.
+    left_over = float((products - gain * squares).norm()) / energy
+    spread = max(left_over, precision.unit * float(squares.norm()) / energy, precision.unit / math.sqrt(count))
     lost = precision.least * float(want.abs().sum()) / energy  # subnormal numbers are all rounded to zero, or none
     ratio = abs(gain) / (precision.unit + _GAIN_ERRORS * spread + lost)
     if ratio <= 1:

@@ -140,7 +140,8 @@ def _embedding_backward(
     """Sums of gradients; of those that are divided by their number, each quotient is rounded as well."""
 
     def of(value: Tensor, divided: bool = by_frequency) -> Tensor:
-        return aten.embedding_dense_backward(value, index, rows, padding, divided)
+        result: Tensor = aten.embedding_dense_backward(value, index, rows, padding, divided)
+        return result
 
     count, error = of(torch.ones_like(gradient), False), error_of(mode, gradient)
     own = mode.walks(count) * of(gradient.abs()) * (count > 1)
