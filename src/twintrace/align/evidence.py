@@ -40,9 +40,16 @@ class Evidence:
         return self._partners[which].get(tensor)
 
     def remember(self, left: int, right: int) -> None:
-        """These two belong together, unless an earlier match said otherwise."""
-        self._partners[0].setdefault(left, right)
-        self._partners[1].setdefault(right, left)
+        """These two belong together, unless an earlier match said otherwise; so do the numbers with which they came out of a call,
+        where they came in anew (a list of tensors that a kernel has written to).
+        """
+        ours, theirs = self._partners
+        ours.setdefault(left, right)
+        theirs.setdefault(right, left)
+        if left in self._left.same:
+            ours.setdefault(self._left.same[left], right)
+        if right in self._right.same:
+            theirs.setdefault(self._right.same[right], left)
 
     def score(
         self, left: Slot, right: Slot, meant: bool, operation: str, named: bool, level: bool

@@ -375,7 +375,11 @@ class Regions:
     def _takes_the_same(self, left: list[int], right: list[int]) -> bool:
         """Is most of what goes into one region what goes into the other?"""
         takes = self._arguments(0, left), self._arguments(1, right)
-        given, unmet = [*takes[0][:1], *takes[1][:1]], [self._unmet(which, takes) for which in (0, 1)]
+        unmet = [
+            [tensor for tensor in self._unmet(which, takes) if not self._is_saved(which, members, tensor)]
+            for which, members in ((0, left), (1, right))
+        ]
+        given = [takes[which][0] - ({*self._unmet(which, takes)} - {*unmet[which]}) for which in (0, 1)]
         if any(self._pairing.flows(which, tensor) for which in (0, 1) for tensor in given[which]):
             given = [{tensor for tensor in given[which] if self._pairing.flows(which, tensor)} for which in (0, 1)]
             unmet = [[tensor for tensor in unmet[which] if self._pairing.flows(which, tensor)] for which in (0, 1)]
@@ -383,6 +387,19 @@ class Regions:
             return not given[0] and not given[1]
         common = [len(given[which]) - len(unmet[which]) for which in (0, 1)]
         return all(0 < 2 * common[which] >= len(given[which]) for which in (0, 1))
+
+    def _is_saved(self, which: int, members: list[int], tensor: int) -> bool:
+        """Was it made in the forward pass, by a region that belongs to one of the other side, and saved for these calls of the
+        backward pass? Each way of computing the one saves what it needs for the other: a workspace, the gates of every step.
+        """
+        pairing, calls = self._pairing, self._pairing.trees[which].calls
+        links = [
+            link
+            for maker in pairing.flow(which).makers.get(tensor, ())
+            if calls[maker].site.phase is not calls[members[0]].site.phase
+            and (link := pairing.link(which, maker)) is not None
+        ]
+        return any(max(len(link.left), len(link.right)) > 1 for link in links)
 
     def _unmet(self, which: int, takes: tuple[tuple[set[int], set[int]], tuple[set[int], set[int]]]) -> list[int]:
         """Inputs of this side's region that the other's does not have. One that no call made may be a parameter: not every tool
@@ -399,8 +416,9 @@ class Regions:
         ]
 
     def _grown(self, left: list[int], right: list[int], most: int = _LARGEST) -> tuple[list[int], list[int]]:
-        """The regions with the free calls before them that made what the other does not take."""
+        """The regions with the free calls of their phase before them that made what the other does not take."""
         members = [*left], [*right]
+        phase = self._pairing.trees[0].calls[left[0]].site.phase
         of_flow = [any(self._pairing.is_of_flow(which, index) for index in members[which]) for which in (0, 1)]
         while max(map(len, members)) < most:
             takes = self._arguments(0, members[0]), self._arguments(1, members[1])
@@ -411,6 +429,7 @@ class Regions:
                     for maker in self._pairing.flow(which).makers.get(tensor, ())
                     if maker in self._units[which]
                     and self._pairing.is_free(which, maker)
+                    and self._pairing.trees[which].calls[maker].site.phase is phase
                     and (self._comes_of_data(which, tensor) or not of_flow[which])
                 }
                 - set(members[which])

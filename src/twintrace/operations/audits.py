@@ -257,7 +257,8 @@ def _audit(
     complicated = not traits_of(meaning).moves and meaning.operation not in _COMPLEX
     if complicated and any(values.spec(number).dtype[0] == "c" for number in given):
         raise NotRecomputable("it computes with complex numbers, whose rounding has no bound here")
-    dtypes = [values.spec(number).dtype for number, _ in results]
+    as_operands = traits_of(meaning).widens
+    dtypes = [values.spec(number).dtype for number in (given if as_operands else meaning.results)]
     dtype = max(
         (item for item in dtypes if item in UNITS), key=UNITS.__getitem__, default=dtypes[0] if dtypes else "f32"
     )
@@ -301,7 +302,7 @@ def _audit(
         got = values(number)
         if want.is_floating_point() != got.is_floating_point():
             got, want = got.to(torch.float64), want.to(torch.float64)
-        held = precision_of(values.spec(number).dtype, meaning, framework)
+        held = precision if as_operands else precision_of(values.spec(number).dtype, meaning, framework)
         if not got.is_floating_point() and not want.is_floating_point() and meaning.operation in _PLACES:
             scores[number] = _tied(meaning, operands, got, want)
             continue
