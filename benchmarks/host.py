@@ -29,7 +29,7 @@ from torch import nn
 
 import twintrace
 from benchmarks import gpu
-from twintrace.frameworks.torch import digests, tensors
+from twintrace.frameworks.torch import readers, sums, tensors
 
 
 class _Nothing:
@@ -49,12 +49,12 @@ def pretend() -> None:
     """Say of each tensor that it lies on a device."""
     tensors.is_elsewhere = lambda tensor: True  # type: ignore[assignment]
     tensors.has_device = lambda: True  # type: ignore[assignment]
-    digests.triton_for = lambda device: _KERNELS  # type: ignore[assignment, return-value]
+    readers.triton_for = lambda device: _KERNELS  # type: ignore[assignment, return-value]
 
     def zeros(self: Any, device: torch.device) -> None:
         self.rows, self.tickets = torch.zeros((2048, 16), dtype=torch.int64), []
 
-    digests._Results.__init__ = zeros  # type: ignore[method-assign]
+    sums._Block.__init__ = zeros  # type: ignore[method-assign]
 
 
 def work_of(name: str) -> gpu.Work:

@@ -46,7 +46,7 @@ DOORS: dict[str, set[str]] = {stage: {"model"} for stage in STAGES} | {
     "judge": {"operations", "model"},
     "model": set(),
 }
-WORKSHOPS = {"torch", "mindspore", "msadapter", "reference"}
+ADAPTERS = {"torch", "mindspore", "msadapter", "reference"}
 # What is MindSpore beneath is recorded by MindSpore's means: tensors, graph and kernels are the same.
 BORROWS = {"msadapter": {"mindspore"}}
 # Packages that are not ours, and where each may be imported; a package that is in neither table has no home yet.
@@ -56,8 +56,11 @@ HOMES = {
         "frameworks/msadapter/",
         "operations/kernels/",
         "operations/leaves.py",
-        "operations/causes.py",
-        "operations/paths.py",
+        "operations/causes/",
+        "operations/allowances.py",
+        "operations/differences.py",
+        "operations/recorded.py",
+        "operations/recorded_gradients.py",
         "operations/audits.py",
         "operations/evaluation.py",
         "operations/recomputation.py",
@@ -65,6 +68,8 @@ HOMES = {
         "operations/replay.py",
         "operations/rounding/",
         "operations/scores.py",
+        "operations/scoring.py",
+        "operations/ties.py",
         "operations/simulation.py",
         "operations/workers.py",
     ),
@@ -149,12 +154,12 @@ def fault_of(path: str, parts: tuple[str, ...], module: str) -> str | None:
     if (
         shop
         and room == "frameworks"
-        and parts[1] in WORKSHOPS
+        and parts[1] in ADAPTERS
         and shop not in {parts[1], "protocol", "nodes", "runs", "headroom", *lenders}
     ):
-        return f"the {parts[1]} workshop may use itself, protocol.py, nodes.py, runs.py and headroom.py ({module})"
-    if shop in WORKSHOPS - lenders and parts[:2] != (target, shop) and (room, shop) != ("testing", "reference"):
-        return f"names the {shop} workshop, which only registry.py may, as a string ({module})"
+        return f"the {parts[1]} adapter may use itself, protocol.py, nodes.py, runs.py and headroom.py ({module})"
+    if shop in ADAPTERS - lenders and parts[:2] != (target, shop) and (room, shop) != ("testing", "reference"):
+        return f"names the {shop} adapter, which only registry.py may, as a string ({module})"
     return None
 
 
@@ -171,7 +176,7 @@ def test_every_folder_has_a_sign_and_every_room_a_door():
     assert not [str(folder) for folder in folders if not (SRC / folder / "__init__.py").exists()]
     assert {path.split("/")[0].removesuffix(".py") for path in FILES} <= {*DOORS, "_version"}
     shops = {folder.parts[1] for folder in folders if folder.parts[:1] == ("frameworks",) and len(folder.parts) > 1}
-    assert shops <= WORKSHOPS
+    assert shops <= ADAPTERS
 
 
 @pytest.mark.parametrize(

@@ -99,7 +99,7 @@ def test_missing_and_extra_files_are_told_of_with_the_reason(folders):
     assert "no file of this name" in left.because
     text = api.verdict(found)
     assert "only left: 1 file, first a.npy: the other side has no file of this name" in text
-    assert "1 pair of files: 1 the same. Alone: 1 left, 1 right." in text
+    assert "1 pair of files: 1 the same. Unpaired: 1 left, 1 right." in text
 
 
 @pytest.mark.parametrize(

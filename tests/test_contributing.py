@@ -101,3 +101,40 @@ def test_the_citation_is_of_this_version():
     cited = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
     assert (cited["version"], cited["license"]) == (tt.__version__, "Apache-2.0")
     assert cited["authors"]
+
+
+KINDS = ["Added", "Changed", "Deprecated", "Removed", "Fixed", "Security"]
+
+
+def changelog_faults(text: str) -> list[str]:
+    """Sections that are out of order, and names of the package that are not there."""
+    releases = re.findall(r"^## (.+)$", text, re.MULTILINE)
+    numbers = [
+        tuple(map(int, version.split(".")))
+        for version in re.findall(r"^## ([\d.]+) - \d{4}-\d\d-\d\d$", text, re.MULTILINE)
+    ]
+    found = []
+    if releases[0] != "Unreleased" or len(numbers) != len(releases) - 1 or numbers != sorted(numbers, reverse=True):
+        found.append(f"releases: {releases}")
+    for release, part in zip(releases, re.split(r"^## .+$", text, flags=re.MULTILINE)[1:], strict=True):
+        kinds = re.findall(r"^### (.+)$", part, re.MULTILINE)
+        if kinds != [kind for kind in KINDS if kind in kinds]:
+            found.append(f"{release}: {kinds}")
+    named = set(re.findall(r"`tt\.(\w+)", text))
+    return found + [f"tt.{name}" for name in sorted(named) if not hasattr(tt, name)]
+
+
+def test_the_changelog_is_in_order_and_has_this_version():
+    text = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    assert changelog_faults(text) == []
+    assert re.search(r"^## ([\d.]+)", text, re.MULTILINE)[1] == tt.__version__
+
+
+def test_the_check_of_the_changelog_can_fail():
+    text = "## Unreleased\n### Fixed\n- `tt.record`, `tt.gone`\n### Added\n## 0.1.0 - 2026-11-16\n## 0.2.0 - 2026-12-01\n### News\n"
+    assert changelog_faults(text) == [
+        "releases: ['Unreleased', '0.1.0 - 2026-11-16', '0.2.0 - 2026-12-01']",
+        "Unreleased: ['Fixed', 'Added']",
+        "0.2.0 - 2026-12-01: ['News']",
+        "tt.gone",
+    ]

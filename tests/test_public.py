@@ -1,5 +1,7 @@
 """docs/reference/public.md and the package say the same: no promised name is missing, and none is there without a promise."""
 
+import ast
+import importlib
 import inspect
 import re
 from pathlib import Path
@@ -39,6 +41,31 @@ def test_the_errors_are_those_of_the_tree():
     assert (
         set(re.findall(r"\b\w+Error\b", inspect.getdoc(errors))) - {"ValueError", "ArithmeticError", "OSError"} == tree
     )
+
+
+def types_for_checkers(source: str) -> dict[str, object]:
+    """Classes under TYPE_CHECKING: what a type checker, and the reference, take a name of the package for."""
+    block = next(
+        node
+        for node in ast.parse(source).body
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+    )
+    found = {}
+    for line in (node for node in block.body if isinstance(node, ast.ImportFrom)):
+        home = importlib.import_module("." * line.level + (line.module or ""), "twintrace")
+        found |= {alias.asname or alias.name: (home, getattr(home, alias.name)) for alias in line.names}
+    return {
+        name: kind for name, (home, kind) in found.items() if inspect.isclass(kind) and home.__name__ == kind.__module__
+    }
+
+
+def test_type_checkers_find_the_classes_that_are_there():
+    """By way of `api`, which imports several modules whole, they took `Comparison` for the one that has no `to_html`."""
+    source = Path(tt.__file__).read_text(encoding="utf-8")
+    classes = {name: getattr(tt, name) for name in tt.__all__ if inspect.isclass(getattr(tt, name))}
+    assert {tt.Comparison, tt.Trace, tt.Recorder} <= {*classes.values()}
+    assert types_for_checkers(source).items() >= classes.items()
+    assert types_for_checkers("if TYPE_CHECKING:\n    from .api import Comparison, compare\n") == {}
 
 
 @pytest.mark.parametrize("kind", RESULTS, ids=lambda kind: kind.__name__)

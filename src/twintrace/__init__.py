@@ -33,17 +33,11 @@ __all__ = [
 # Names that were listed once and have moved: they are still there, and not promised (docs/reference/public.md).
 _MOVED = ("verdict", "TwintraceError", "UsageError", "SessionError", "TraceError", "TraceFormatError")
 
-if TYPE_CHECKING:  # loaded when they are first used
+# Loaded when they are first used. Classes come from their own modules: `api` gathers several of one name, and type checkers and
+# the reference would take the wrong one.
+if TYPE_CHECKING:
     from . import errors
     from .api import (
-        Certificate,
-        Comparison,
-        Conversion,
-        Recorder,
-        SelfCheck,
-        Trace,
-        WeightComparison,
-        WeightMap,
         certify_weights,
         compare,
         compare_arrays,
@@ -60,6 +54,10 @@ if TYPE_CHECKING:  # loaded when they are first used
         zoom,
     )  # fmt: skip
     from .api import verdict as verdict
+    from .api.results import Certificate, Comparison, Conversion, WeightComparison, WeightMap
+    from .api.traces import Trace
+    from .collect.selfcheck import SelfCheck
+    from .collect.session import Session as Recorder
     from .errors import SessionError as SessionError
     from .errors import TraceError as TraceError
     from .errors import TraceFormatError as TraceFormatError

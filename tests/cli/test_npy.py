@@ -35,7 +35,7 @@ def compare(command):
 def test_the_verdict_and_every_row(compare, folders):
     text = compare(*folders, "--table", expect=1)
     assert text.startswith("left and right part at 1_x.npy\n")
-    assert "4 pairs of files: 1 the same, 2 different, 1 not comparable. Alone: 1 left, 0 right." in text
+    assert "4 pairs of files: 1 the same, 2 different, 1 not comparable. Unpaired: 1 left, 0 right." in text
     rows = [line for line in text.splitlines() if ".npy" in line and line[:1].isdigit()]
     assert len(rows) == 5
     for sentence in ("the shapes do not fit: f32[3, 4] | f32[4, 3]", "it is empty", "no file of this name"):
@@ -85,7 +85,7 @@ def test_what_belongs_together(compare, tmp_path):
     sides = tmp_path / "left", tmp_path / "right"
     assert "have nothing in common" in compare(*sides, expect=2)
     for options in (["--by", "number"], ["--by", "shape"], ["--grads"], ["--grads", "--by", "shape"]):
-        assert "2 pairs of files: 2 the same. Alone: 1 left, 0 right." in compare(*sides, *options, expect=1)
+        assert "2 pairs of files: 2 the same. Unpaired: 1 left, 0 right." in compare(*sides, *options, expect=1)
 
 
 def test_options_that_contradict_each_other_are_refused(folders):

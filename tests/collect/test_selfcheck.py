@@ -50,7 +50,7 @@ def test_a_recorder_that_disturbs_is_caught(step, page, monkeypatch):
 
     monkeypatch.setattr(page.adapter, "host", host)
     monkeypatch.setattr(
-        "twintrace.collect.selfcheck._tensor_text", lambda workshop, tensor: tensor.array.tobytes().hex()
+        "twintrace.collect.selfcheck._tensor_text", lambda adapter, tensor: tensor.array.tobytes().hex()
     )
     found = tt.selfcheck(step)
     assert not found

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests.judge.evidence import evidence, tensor
-from twintrace.judge.carried import CarriedBounds, Weight, both, identity, moved, uncertainty
+from twintrace.judge.carried import CarriedBounds, Weight, identities, identity, moved, uncertainty
 
 X = np.random.default_rng(3).normal(size=(30, 20)).astype(np.float32)
 
@@ -22,8 +22,8 @@ def test_a_value_is_known_again_by_its_bits_or_by_its_statistics():
 def test_a_value_that_a_step_has_left_may_be_as_far_apart_as_it_was_then():
     pair = evidence(X, X * np.float32(1.1), numbers=(1, 2))
     later = evidence(X.copy(), X * np.float32(1.1), numbers=(7, 8))
-    assert CarriedBounds(values={both(pair): 0.1}).of_value(later) == 0.1
-    assert CarriedBounds(values={both(pair): 0.1}).of_value(evidence(X, X)) == 0.0
+    assert CarriedBounds(values={identities(pair): 0.1}).of_value(later) == 0.1
+    assert CarriedBounds(values={identities(pair): 0.1}).of_value(evidence(X, X)) == 0.0
 
 
 def test_the_elements_that_are_noise_make_it_uncertain_however_small_they_are():

@@ -18,11 +18,14 @@ from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 from tests.judge.recorded_pairs import Net, compared, rand  # noqa: E402
 from tests.judge.test_places_and_causes import alone, blamed, headline  # noqa: E402
 from twintrace.judge.backward import Gradients  # noqa: E402
-from twintrace.judge.state import Judged  # noqa: E402
+from twintrace.judge.cuts import Cuts  # noqa: E402
+from twintrace.judge.gradient_rounding import GradientRounding  # noqa: E402
+from twintrace.judge.state import Standing  # noqa: E402
 from twintrace.model.records import Call, Gradient, Role  # noqa: E402
-from twintrace.model.results import Mistake, Status  # noqa: E402
+from twintrace.model.results import Mistake  # noqa: E402
 from twintrace.model.sites import Kind, Site  # noqa: E402
 from twintrace.model.values import TensorRef  # noqa: E402
+from twintrace.model.verdicts import Outcome  # noqa: E402
 from twintrace.operations.meanings import Meaning, Operand  # noqa: E402
 from twintrace.report.text import verdict  # noqa: E402
 
@@ -49,7 +52,7 @@ def trained(forward: Callable[[int, Any, torch.Tensor], torch.Tensor]) -> Callab
 def test_a_way_back_may_be_longer_than_the_stack() -> None:
     """Gradients of a deep network that nothing was compared with: the standing of the first is that of the last."""
     depth = 2 * sys.getrecursionlimit()
-    last = Judged(Status.PARTED)
+    last = Standing(Outcome.DIFFERENT)
     calls = [
         Call(n, Site(Kind.API, "torch.Tensor.exp", n), None, (TensorRef(n),), {}, TensorRef(n + 1),
              gradients=(Gradient(Role.OUTPUT, "", n + 1, 0), Gradient(Role.INPUT, "0", n, 0)))
@@ -61,10 +64,10 @@ def test_a_way_back_may_be_longer_than_the_stack() -> None:
         senders=({call.id: [(call, call.id)] for call in calls}, {}),
         received=({}, {}),
         sides=(SimpleNamespace(meaning=lambda call: None), None),
-        standing=lambda which, number: Judged(Status.CLEAN),
+        standing=lambda which, number: Standing(Outcome.ROUNDING),
         recomputation=SimpleNamespace(audit=lambda which, call: audit),
     )
-    assert Gradients(state)._comes_back(0, calls[0]).status is Status.PARTED
+    assert Gradients(state)._comes_back(0, calls[0]).outcome is Outcome.DIFFERENT
 
 
 def test_a_wrong_gradient_is_the_source_of_all_that_is_made_of_it() -> None:
@@ -80,7 +83,7 @@ def test_a_wrong_gradient_is_the_source_of_all_that_is_made_of_it() -> None:
     )
     gradients = Gradients(state)
     first, again = (gradients._audited_gradient(0, call, 0) for _ in range(2))
-    assert first.status is again.status is Status.PARTED
+    assert first.outcome is again.outcome is Outcome.DIFFERENT
     assert len(first.mistakes) == 1
     assert again.mistakes == ()
     assert first.sources == again.sources == frozenset(first.mistakes)
@@ -100,9 +103,9 @@ def test_a_cut_is_found_behind_a_copy() -> None:
         sides=(SimpleNamespace(has_gradient=lambda number: number == 3), own),
         match_of=({}, {}),
         partner=lambda which, number: {5: 3}.get(number),
-        standing=lambda which, number: Judged(Status.CLEAN),
+        standing=lambda which, number: Standing(Outcome.ROUNDING),
     )
-    assert Gradients(state)._cut(1) is call
+    assert Cuts(state, GradientRounding(state))._cut(1) is call
 
 
 @SIDES

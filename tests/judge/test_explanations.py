@@ -18,7 +18,7 @@ from twintrace.model.records import Call  # noqa: E402
 from twintrace.model.sites import Kind, Site  # noqa: E402
 from twintrace.model.values import TensorRef  # noqa: E402
 from twintrace.operations.candidates import Cause  # noqa: E402
-from twintrace.operations.recomputation import Difference  # noqa: E402
+from twintrace.operations.differences import Difference  # noqa: E402
 from twintrace.operations.sides import Slice  # noqa: E402
 
 pytestmark = pytest.mark.needs_torch

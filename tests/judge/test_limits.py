@@ -9,12 +9,15 @@ import pytest
 
 pytest.importorskip("torch")
 from twintrace.judge.backward import Gradients
-from twintrace.judge.conclusion import Conclusion
 from twintrace.judge.detours import Detours
-from twintrace.judge.state import Judged
+from twintrace.judge.effects import small_effects
+from twintrace.judge.fallback import Fallback
+from twintrace.judge.gradient_rounding import GradientRounding
+from twintrace.judge.loss_scale import LossScale
+from twintrace.judge.state import Standing
 from twintrace.judge.values import Values
 from twintrace.model.pairs import Layout, Part, TensorPair
-from twintrace.model.results import Mistake, Status
+from twintrace.model.results import Mistake
 from twintrace.model.tensors import Spec, Tensor
 from twintrace.model.verdicts import Outcome, Verdict
 from twintrace.operations.sides import Slice
@@ -71,25 +74,25 @@ def test_what_a_selection_drops_is_told_by_its_effect(
 
 @pytest.mark.parametrize(("times", "here"), [(999.0, False), (1001.0, True)])
 def test_a_far_difference_arises_where_it_is_seen(times: float, here: bool) -> None:
-    judge = values(True, by_norms=({(0, 0), (1, 0)}, set()))
+    state: Any = SimpleNamespace(by_norms=({(0, 0), (1, 0)}, set()))
+    judge = Fallback(state, SimpleNamespace(), SimpleNamespace())  # type: ignore[arg-type]
     far = SimpleNamespace(verdict=Verdict(Outcome.DIFFERENT, "", times * 1e-6, bound=1e-6))
     assert judge._came_in_alike(far, made_by("exp"), made_by("exp")) is here  # type: ignore[arg-type]
 
 
-def gradients(dtype: str) -> Gradients:
-    state: Any = SimpleNamespace(results=[SimpleNamespace(tensors=[item(0.0, dtype)])])
-    return Gradients(state)
+def of_type(dtype: str) -> Any:
+    return SimpleNamespace(results=[SimpleNamespace(tensors=[item(0.0, dtype)])])
 
 
 def test_gradients_may_differ_by_the_rounding_of_many_layers() -> None:
-    assert gradients("f32").least == pytest.approx(1e-2)
-    assert gradients("bf16").least == pytest.approx(64 * 2.0**-8)
+    assert GradientRounding(of_type("f32")).least == pytest.approx(1e-2)
+    assert GradientRounding(of_type("bf16")).least == pytest.approx(64 * 2.0**-8)
 
 
 @pytest.mark.parametrize(("error", "told"), [(0.031, True), (0.032, False)])
 def test_a_call_that_was_not_audited_is_taken_to_be_right_for_small_errors(error: float, told: bool) -> None:
-    incoming = Judged(Status.CLEAN, unaudited="an unknown kernel")
-    judged = gradients("bf16")._unexplained(item(error, "bf16"), incoming, ([], [(None, 0)]))  # type: ignore[list-item]
+    incoming = Standing(Outcome.ROUNDING, unaudited="an unknown kernel")
+    judged = Gradients(of_type("bf16"))._unexplained(item(error, "bf16"), incoming, ([], [(None, 0)]))  # type: ignore[list-item]
     assert (judged is None) is told
 
 
@@ -101,13 +104,11 @@ def test_values_that_meet_again_lie_near_each_other(dtype: str, error: float, ne
     assert Detours(SimpleNamespace())._is_near(item(error, dtype)) is near  # type: ignore[arg-type]
 
 
-def conclusion(factors: list[float | None]) -> Conclusion:
-    found = iter(factors)
+def loss_scale(factors: list[float | None]) -> LossScale:
+    each = iter(factors)
     results = [SimpleNamespace(tensors=[item(0.0, part=Part.PARAMETER_GRADIENT)]) for _ in factors]
-    recomputation = SimpleNamespace(factor=lambda pair, layout: next(found))
-    made: Any = object.__new__(Conclusion)
-    made._state = SimpleNamespace(results=results, recomputation=recomputation)
-    return made  # type: ignore[no-any-return]
+    recomputation = SimpleNamespace(recorded=SimpleNamespace(factor=lambda pair, layout: next(each)))
+    return LossScale(SimpleNamespace(results=results, recomputation=recomputation))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -121,7 +122,7 @@ def conclusion(factors: list[float | None]) -> Conclusion:
     ],
 )
 def test_gradients_have_one_factor_within_a_ten_thousandth(factors: list[float | None], common: bool) -> None:
-    assert (conclusion(factors)._common_factor() is not None) is common
+    assert (loss_scale(factors)._common_factor() is not None) is common
 
 
 @pytest.mark.parametrize(
@@ -140,10 +141,9 @@ def test_small_mistakes_count_by_their_effect_at_a_result(
     monkeypatch: pytest.MonkeyPatch, kind: str, size: float, seen: float | None, counts: bool
 ) -> None:
     mistake = Mistake(kind, "other", size=size)
-    made: Any = object.__new__(Conclusion)
-    made._state = SimpleNamespace(
+    state: Any = SimpleNamespace(
         undone=set(), origins={mistake: ()}, choices=lambda gone: {0: ()} if gone else {}, recomputation=None
     )
     monkeypatch.setattr("twintrace.operations.replay.effect", lambda *given: seen)
     results: Any = [SimpleNamespace(mistakes=[mistake])]
-    assert made._small_effects(results, set(), {7: None}) == ({mistake} if counts else set())
+    assert small_effects(state, results, set(), {7: None}) == ({mistake} if counts else set())

@@ -115,3 +115,21 @@ def test_another_meaning_that_shows_in_no_gradient_is_no_mistake(tmp_path: Path,
             norm(rand(8, 16).bfloat16().mul(0.1).requires_grad_()).float().square().mean().backward()
 
     assert compared(tmp_path, run).code == code
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
+@pytest.mark.parametrize("factor", [1.0, 1.01])
+def test_a_sigmoid_that_saturates_may_cancel(tmp_path: Path, dtype: torch.dtype, factor: float) -> None:
+    """Kernels compute the gradient of a binary cross entropy as sigmoid(x) - target: near 1 - 1 its rounding is all of it."""
+    target = (rand(8, 16, seed=3) > 0).to(dtype)
+
+    def by_hand(scores: torch.Tensor) -> torch.Tensor:
+        return (F.softplus(scores) - factor * scores * target).mean()
+
+    def run(side: int, record: Callable[..., Any]) -> None:
+        net = Net(lambda net, x: net.a(x) * 20, a=nn.Linear(16, 16)).to(dtype)
+        with record(net):
+            scores = net(rand(8, 16).to(dtype))
+            (by_hand(scores) if side else F.binary_cross_entropy_with_logits(scores, target)).backward()
+
+    assert compared(tmp_path, run).code == int(factor != 1)

@@ -274,6 +274,57 @@ def test_settings_speak_where_values_were_not_kept(tmp_path: Path) -> None:
     assert only_mistake(found).why.startswith("approximate: 'none' | 'tanh' (not proven: the values of f32[4, 8] were")
 
 
+def test_another_function_speaks_where_values_were_not_kept(tmp_path: Path) -> None:
+    def run(side: int, record: Callable[..., Any]) -> None:
+        net = Net(lambda net, x: (F.silu if side else F.relu)(net.layer(x)), layer=nn.Linear(8, 8))
+        with record(net):
+            net(rand(4, 8))
+
+    found = compared(tmp_path, run, keep="statistics")
+    assert found.code == 1
+    assert "relu | silu" in only_mistake(found).why
+
+
+def test_another_way_to_the_same_is_not_accused_where_values_were_not_kept(tmp_path: Path) -> None:
+    """Keys are transposed on one side, and get an axis on the other: neither says that something else is computed."""
+
+    def run(side: int, record: Callable[..., Any]) -> None:
+        def attend(net: Any, x: torch.Tensor) -> torch.Tensor:
+            q, k, v = net.qkv(x).chunk(3, -1)
+            if side:
+                return F.scaled_dot_product_attention(q[:, None], k[:, None], v[:, None])[:, 0]  # type: ignore[no-any-return]
+            return torch.softmax(q @ k.transpose(-1, -2) / 4, -1) @ v
+
+        net = Net(
+            lambda net, x: net.out(attend(net, net.norm(x))),
+            norm=nn.LayerNorm(16),
+            qkv=nn.Linear(16, 48),
+            out=nn.Linear(16, 8),
+        )
+        with record(net):
+            net(rand(4, 8, 16))
+
+    found = compared(tmp_path, run, keep="statistics")
+    assert found.code == 3
+    assert found.mistakes == ()
+
+
+@pytest.mark.parametrize("axis", [-1, -2])
+def test_an_axis_of_another_shape_is_not_accused_where_values_were_not_kept(tmp_path: Path, axis: int) -> None:
+    """The last axis is 2 of three and 1 of two."""
+
+    def run(side: int, record: Callable[..., Any]) -> None:
+        def scores(net: Any, x: torch.Tensor) -> torch.Tensor:
+            y = net.layer(x)
+            return torch.log_softmax(y.flatten(0, 1), axis).view(4, 8, 20) if side else torch.log_softmax(y, -1)
+
+        net = Net(scores, layer=nn.Linear(16, 20))
+        with record(net):
+            net(rand(4, 8, 16))
+
+    assert compared(tmp_path, run, keep="statistics").code == (3 if axis == -1 else 1)
+
+
 def test_random_numbers_are_told_as_such(tmp_path: Path) -> None:
     def run(side: int, record: Callable[..., Any]) -> None:
         net = nn.Sequential(nn.Linear(8, 8), nn.Dropout(0.3), nn.Linear(8, 2))
@@ -512,13 +563,13 @@ def test_what_a_mask_fills_in_excuses_nothing_beside_it(tmp_path: Path, scale: f
 
 def test_a_change_is_spread_among_elements_of_one_size() -> None:
     """Elements that a mask has filled, a thousand times as large as the others, have a spread of their own."""
-    from twintrace.operations.recomputation import _spread
+    from twintrace.operations.differences import spread
 
     apart = torch.tensor([3.0, 4.0, 60.0, 80.0], dtype=torch.float64)
     for fill, others, filled in ((1.1e3, 12.5**0.5, 5000**0.5), (0.9e3, 2506.25**0.5, 2506.25**0.5)):
         result = torch.tensor([1.0, -1.0, -fill, -fill], dtype=torch.float64)
         expected = torch.tensor([others, others, filled, filled], dtype=torch.float64)
-        torch.testing.assert_close(_spread(apart, result), expected)
+        torch.testing.assert_close(spread(apart, result), expected)
 
 
 @pytest.mark.parametrize(("factor", "code"), [(1 + 2.0**-22, 0), (1.01, 1)])

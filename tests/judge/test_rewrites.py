@@ -317,3 +317,19 @@ def test_kernels_that_round_in_between_are_right(tmp_path: Path, left: Forward, 
     """PyTorch multiplies twice for a third power, and composes logsumexp of kernels of bfloat16."""
     parts = lambda: {"a": nn.Linear(16, 24), "b": nn.Linear(24, 8)}  # noqa: E731
     assert of_two(tmp_path, parts, left, right, rand(9, 16), torch.bfloat16).code == 0
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16], ids=str)
+def test_a_value_that_is_computed_twice_has_its_gradient_in_two_parts(tmp_path: Path, dtype: torch.dtype) -> None:
+    """No part alone is the gradient of the one on the left; each is far from zero, and they nearly cancel."""
+
+    def right(s: Any, x: torch.Tensor) -> torch.Tensor:
+        y = s.a(x)
+        return torch.exp(y - 3) / torch.exp(y - 3).sum(-1, keepdim=True)
+
+    def parts() -> dict[str, nn.Module]:
+        return {"a": nn.Linear(16, 16)}
+
+    left = lambda s, x: torch.softmax(s.a(x), -1)  # noqa: E731
+
+    assert of_two(tmp_path, parts, left, right, rand(8, 16), dtype).code == 0

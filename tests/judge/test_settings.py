@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from twintrace.judge.settings import SYNONYMS, different_settings
+from twintrace.judge.settings import SYNONYMS, different_settings, other_arguments
 from twintrace.model.records import Call, Config
 from twintrace.model.sites import Kind, Site
 from twintrace.model.tensors import Spec
 from twintrace.model.values import Nest, TensorRef, Token
-from twintrace.operations import meaning_of
+from twintrace.operations import Meaning, Operand, meaning_of
 
 
 def module(kind, **values):
@@ -170,3 +170,17 @@ def test_the_settings_of_optimizers_are_compared_whatever_holds_them():
     settings = Nest("dict", (("init_learning_rate", 0.02), ("momentum", 0.9)))
     found = different_settings(call("torch.optim.SGD.step", groups=group), call("mindspore.nn.SGD", settings=settings))
     assert found == {"lr": ("0.01", "0.02")}
+
+
+def test_arguments_that_differ_are_told_by_name_without_those_that_no_user_can_set():
+    left = Meaning(
+        "sgd",
+        {"weight_decay": 0.1, "momentum": 0.9, "lr": 0.1, "eps_added": "inside", "dampening": 0, "input": Operand(1)},
+    )
+    right = Meaning(
+        "sgd",
+        {"weight_decay": 0.2, "momentum": 0.8, "lr": 0.1, "eps_added": "outside", "dampening": 1, "input": Operand(2)},
+    )
+    found = other_arguments(left, right)
+    assert found == {"dampening": ("0", "1"), "momentum": ("0.9", "0.8"), "weight_decay": ("0.1", "0.2")}
+    assert [*found] == sorted(found)

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from twintrace.model.tensors import Spec
 from twintrace.operations import Meaning, Operand
 from twintrace.operations.audits import audit
-from twintrace.operations.evaluation import Gradients, Values
+from twintrace.operations.evaluation import Values
+from twintrace.operations.recorded_gradients import Gradients
 
 few = settings(max_examples=8, deadline=None, derandomize=True, phases=[Phase.generate])
 seeds = st.integers(0, 10_000)

@@ -8,7 +8,8 @@ from twintrace.model.sites import Kind, Site
 from twintrace.model.tensors import Spec
 from twintrace.model.values import Nest, TensorRef
 from twintrace.operations import conventions
-from twintrace.operations.conventions import Context, index, overhang, same_sides, sides, spread
+from twintrace.operations.contexts import Context
+from twintrace.operations.conventions import index, overhang, same_sides, sides, spread
 from twintrace.operations.meanings import Operand
 from twintrace.operations.rows import NotTold
 from twintrace.operations.telling import meaning_of

@@ -15,8 +15,9 @@ import torch.nn.functional as F  # noqa: E402
 from twintrace.model.tensors import Spec  # noqa: E402
 from twintrace.operations import Meaning, Operand  # noqa: E402
 from twintrace.operations.audits import Audit, audit  # noqa: E402
-from twintrace.operations.evaluation import Gradients, NotRecomputable, Values, evaluate, run  # noqa: E402
+from twintrace.operations.evaluation import NotRecomputable, Values, evaluate, run  # noqa: E402
 from twintrace.operations.kernels import KERNELS  # noqa: E402
+from twintrace.operations.recorded_gradients import Gradients  # noqa: E402
 from twintrace.operations.scores import judge_result, precision_of  # noqa: E402
 
 pytestmark = pytest.mark.needs_torch
@@ -204,12 +205,12 @@ def test_a_part_of_the_bound_is_enough_until_the_whole_is_asked_for() -> None:
 
 def test_terms_that_cancel_are_counted_only_where_the_result_excuses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Σ(x·w)² takes a product of its own: it is computed where errors are large beside the result, as of sums that cancel."""
-    from twintrace.operations import audits
+    from twintrace.operations import scoring
 
     asked: list[Meaning] = []
-    squares = audits._squares
+    squares = scoring._squares
     monkeypatch.setattr(
-        audits, "_squares", lambda meaning, operands: asked.append(meaning) or squares(meaning, operands)
+        scoring, "_squares", lambda meaning, operands: asked.append(meaning) or squares(meaning, operands)
     )
     x, w = rand(32, 256), rand(48, 256, seed=1) / 16
     assert audited_linear(x, w, F.linear(x, w)).forward[2].ratio <= 1

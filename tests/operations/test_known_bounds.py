@@ -12,11 +12,12 @@ import torch
 from operation_samples import VARIANTS, is_differentiable, results_of
 
 from twintrace.model.tensors import Spec
-from twintrace.operations import audits, scores
+from twintrace.operations import audits, scores, scoring
 from twintrace.operations.catalog import OPERATIONS
-from twintrace.operations.evaluation import Gradients, Values
+from twintrace.operations.evaluation import Values
 from twintrace.operations.listing import listing
 from twintrace.operations.meanings import Meaning, Operand
+from twintrace.operations.recorded_gradients import Gradients
 from twintrace.operations.rounding import RunningError
 
 KNOWN = {item.name: item for item in listing()}
@@ -93,13 +94,13 @@ def limits(name, given, monkeypatch, **settings):
         found.append((want.abs(), limit if error is None else limit + error))
         return scores.Score(0.0)
 
-    monkeypatch.setattr(audits, "judge_result", judge)
+    monkeypatch.setattr(scoring, "judge_result", judge)
     if name == "adam":
         meaning, gradients = adam(**given), None
     else:
         meaning = Meaning(name, {"input": Operand(1), **given}, {RESULT: 0})
         gradients = Gradients({RESULT: GRADIENT}, {1: [SENT]})
-    audits._audit(meaning, values, gradients, "torch", 0.0, audits._forget, **settings)
+    scoring.score_call(scoring.Task(meaning, values, gradients), scoring.Limit(**settings))
     return found
 
 

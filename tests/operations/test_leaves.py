@@ -9,7 +9,7 @@ from twintrace.model.records import Call  # noqa: E402
 from twintrace.model.sites import Kind, Site  # noqa: E402
 from twintrace.model.tensors import Spec, Tensor  # noqa: E402
 from twintrace.operations.evaluation import Values  # noqa: E402
-from twintrace.operations.leaves import relation, trend  # noqa: E402
+from twintrace.operations.leaves import trend  # noqa: E402
 from twintrace.operations.recomputation import Recomputation  # noqa: E402
 from twintrace.operations.sides import Side  # noqa: E402
 
@@ -58,24 +58,24 @@ def both(left, right, dtype=None):
     ids=lambda value: value.replace("the ", "") if isinstance(value, str) else "",
 )  # fmt: skip
 def test_relations(left, right, text):
-    assert relation(both(left, right), 1, 1) == text
+    assert both(left, right).recorded.relation(1, 1) == text
 
 
 def test_a_conversion_of_the_type_may_lie_between():
     """A weight that was scaled and rounded to bf16 is still the same weight."""
     rounded = (torch.from_numpy(W) * 3).bfloat16().float().numpy()
-    assert relation(both(W, rounded, "bf16"), 1, 1).endswith("times the left's")
-    assert relation(both(W, rounded), 1, 1) == ""
+    assert both(W, rounded, "bf16").recorded.relation(1, 1).endswith("times the left's")
+    assert both(W, rounded).recorded.relation(1, 1) == ""
 
 
 def test_the_weight_of_another_layer_is_named():
     left, right = {"layer": W, "other": W * W}, {"layer": W * W, "other": W * W}
-    assert relation(both(left, right), 1, 1) == "the right has here what the left has as other.weight"
+    assert both(left, right).recorded.relation(1, 1) == "the right has here what the left has as other.weight"
 
 
 def test_the_same_name_is_no_other_layer():
     left, right = {"layer": W, "other": W}, {"layer": W * 2, "other": W}
-    assert relation(both(left, right), 2, 2) != "the right has here what the left has as layer.weight"
+    assert both(left, right).recorded.relation(2, 2) != "the right has here what the left has as layer.weight"
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ def test_the_same_name_is_no_other_layer():
     ],
 )
 def test_a_weight_of_which_the_other_is_a_part(left, right, part):
-    assert both(left, right).is_part(1, 1) is part
+    assert both(left, right).recorded.is_part(1, 1) is part
 
 
 MANY = torch.randn(96, 64, generator=torch.Generator().manual_seed(3))
@@ -149,7 +149,7 @@ def test_values_of_one_conversion_are_four_units_apart_at_most(steps, text):
     right = 2 * left
     right[1, 2] += np.float32(steps * 2.0**-22)
     found = both(left, right)
-    assert relation(found, 1, 1) == text
+    assert found.recorded.relation(1, 1) == text
 
 
 @pytest.mark.parametrize(("count", "seen"), [(36, False), (60, True)])

@@ -12,10 +12,13 @@ from twintrace.model.records import Call  # noqa: E402
 from twintrace.model.sites import Kind, Site  # noqa: E402
 from twintrace.model.tensors import Spec, Tensor  # noqa: E402
 from twintrace.model.values import TensorRef  # noqa: E402
+from twintrace.operations.causes import is_oversized  # noqa: E402
+from twintrace.operations.differences import difference_of, hide_the_same, relative_difference  # noqa: E402
 from twintrace.operations.evaluation import Values  # noqa: E402
 from twintrace.operations.meanings import Operand  # noqa: E402
-from twintrace.operations.recomputation import Bound, Recomputation  # noqa: E402
-from twintrace.operations.sides import Side, Slice  # noqa: E402
+from twintrace.operations.recomputation import Recomputation  # noqa: E402
+from twintrace.operations.recorded import Recorded  # noqa: E402
+from twintrace.operations.sides import Bound, Side, Slice  # noqa: E402
 
 pytestmark = pytest.mark.needs_torch
 X, W, SCALED, RESULT = 1, 2, 3, 4
@@ -85,8 +88,8 @@ def product_of(positions, width):
 def test_another_number_of_elements_is_not_computed(positions, tried):
     """Small values are computed at once; of large ones the shapes are computed first."""
     recomputation, part, meaning, exchanged = product_of(positions, 64)
-    assert not recomputation.is_oversized(1, part, [meaning])
-    assert recomputation.is_oversized(1, part, [exchanged]) is not tried
+    assert not is_oversized(recomputation, 1, part, [meaning])
+    assert is_oversized(recomputation, 1, part, [exchanged]) is not tried
 
 
 @pytest.mark.parametrize(("width", "oversized"), [(1023, True), (1024, False)])
@@ -101,7 +104,7 @@ def test_a_change_that_makes_something_far_larger_is_not_computed(width, oversiz
     recomputation.values[1].spec = lambda number: (
         Spec("f32", (width, positions)) if number == RESULT else values(number)
     )
-    assert recomputation.is_oversized(1, sized, [scores, again]) is oversized
+    assert is_oversized(recomputation, 1, sized, [scores, again]) is oversized
 
 
 # --- two results beside each other -----------------------------------------------------------------------------------
@@ -134,16 +137,16 @@ INF, NAN = float("inf"), float("nan")
     ],
 )
 def test_differences_in_meaning(f, g, tolerance, significant):
-    found = Recomputation.difference_between(f64(2.0, f), f64(2.0, g), f64(0.0, tolerance), UNIT)
+    found = difference_of(f64(2.0, f), f64(2.0, g), f64(0.0, tolerance), UNIT)
     assert found.significant is significant
 
 
 def test_a_difference_is_told_with_its_size_place_and_shapes():
-    found = Recomputation.difference_between(f64(3.0, 4.0), f64(3.0, 4.5), f64(0.0, 0.0), UNIT)
+    found = difference_of(f64(3.0, 4.0), f64(3.0, 4.5), f64(0.0, 0.0), UNIT)
     assert (found.relative, found.units, found.index, found.shapes) == (0.1, 0.1 / UNIT, (1,), None)
-    other = Recomputation.difference_between(f64(3.0, 4.0), f64(3.0), f64(0.0), UNIT)
+    other = difference_of(f64(3.0, 4.0), f64(3.0), f64(0.0), UNIT)
     assert (other.significant, other.relative, other.shapes) == (True, INF, ((2,), (1,)))
-    nothing = Recomputation.difference_between(f64(), f64(), f64(), UNIT)
+    nothing = difference_of(f64(), f64(), f64(), UNIT)
     assert (nothing.significant, nothing.relative) == (False, 0.0)
 
 
@@ -167,7 +170,7 @@ def test_a_difference_is_told_with_its_size_place_and_shapes():
     ],
 )
 def test_relative_differences(f, g, relative):
-    assert Recomputation.relative(f64(*f), f64(*g)) == pytest.approx(relative, rel=1e-5)
+    assert relative_difference(f64(*f), f64(*g)) == pytest.approx(relative, rel=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -175,9 +178,9 @@ def test_relative_differences(f, g, relative):
     [(-1500.0, -1e9, True), (-INF, -1e4, True), (-500.0, -1e9, False), (1.0, 1.0, True), (1.0, 2.0, False)],
 )
 def test_values_that_hide_the_same_are_one_mask(one, two, same):
-    assert Recomputation.hide_the_same(f64(0.0, one), f64(0.0, two)) is same
-    assert Recomputation.hide_the_same(f64(0.0, two), f64(0.0, one)) is same
-    assert not Recomputation.hide_the_same(f64(0.0, one), f64(one))
+    assert hide_the_same(f64(0.0, one), f64(0.0, two)) is same
+    assert hide_the_same(f64(0.0, two), f64(0.0, one)) is same
+    assert not hide_the_same(f64(0.0, one), f64(one))
 
 
 # --- gradients beside each other -------------------------------------------------------------------------------------
@@ -194,7 +197,7 @@ def gradients(**arrays):
         }
         values.append(Values(known.get, lambda number, known=known: Spec("f32", np.shape(known.get(number)))))
     side = Side("torch", [], lambda number: Tensor(number, Spec("f32", (1,)), fingerprint=str(number)))
-    return Recomputation((side, side), tuple(values))
+    return Recorded((side, side), tuple(values))
 
 
 @pytest.mark.parametrize(("units", "found"), [(100, 1.5), (150, None)])

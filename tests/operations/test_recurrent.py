@@ -13,7 +13,8 @@ from hypothesis import strategies as st  # noqa: E402
 from tests.operations.test_evaluation import values_of  # noqa: E402
 from twintrace.operations import Meaning, Operand  # noqa: E402
 from twintrace.operations.audits import audit  # noqa: E402
-from twintrace.operations.evaluation import Gradients, NotRecomputable, evaluate  # noqa: E402
+from twintrace.operations.evaluation import NotRecomputable, evaluate  # noqa: E402
+from twintrace.operations.recorded_gradients import Gradients  # noqa: E402
 
 pytestmark = pytest.mark.needs_torch
 FUNCTIONS = {"lstm": torch.lstm, "gru": torch.gru}

@@ -10,7 +10,7 @@ from twintrace.model.sites import Kind, Site  # noqa: E402
 from twintrace.model.tensors import Spec, Tensor  # noqa: E402
 from twintrace.model.values import TensorRef  # noqa: E402
 from twintrace.operations.evaluation import Values  # noqa: E402
-from twintrace.operations.recomputation import Recomputation  # noqa: E402
+from twintrace.operations.recomputation import Recomputation, operand_unit  # noqa: E402
 from twintrace.operations.sides import Side  # noqa: E402
 
 pytestmark = pytest.mark.needs_torch
@@ -105,29 +105,29 @@ def plus(*parts):
 
 
 def test_summands_are_all_parts_if_these_add_up():
-    assert recomputation(g1=plus(A, B, C), g2=A, g3=B, g4=C).summands(0, 1, [2, 3, 4]) == (2, 3, 4)
+    assert recomputation(g1=plus(A, B, C), g2=A, g3=B, g4=C).recorded.summands(0, 1, [2, 3, 4]) == (2, 3, 4)
 
 
 def test_summands_are_those_that_add_up():
-    assert recomputation(g1=plus(A, C), g2=A, g3=B, g4=C).summands(0, 1, [2, 3, 4]) == (2, 4)
+    assert recomputation(g1=plus(A, C), g2=A, g3=B, g4=C).recorded.summands(0, 1, [2, 3, 4]) == (2, 4)
 
 
 def test_as_many_summands_as_possible():
     """The two that cancel each other belong to the sum."""
     minus = [-value for value in B]
-    assert recomputation(g1=A, g2=A, g3=B, g4=minus).summands(0, 1, [2, 3, 4]) == (2, 3, 4)
+    assert recomputation(g1=A, g2=A, g3=B, g4=minus).recorded.summands(0, 1, [2, 3, 4]) == (2, 3, 4)
 
 
 def test_no_summands_add_up():
     found = recomputation(g1=plus(A, A), g2=A, g3=B, g4=C)
-    assert found.summands(0, 1, [2, 3, 4]) is None
-    assert found.summands(0, 1, []) is None
+    assert found.recorded.summands(0, 1, [2, 3, 4]) is None
+    assert found.recorded.summands(0, 1, []) is None
 
 
 def test_a_sum_is_known_up_to_the_rounding_of_adding():
     total = np.float32(plus(A, B))
-    assert recomputation(g1=total * np.float32(1 + 2e-7), g2=A, g3=B).summands(0, 1, [2, 3]) == (2, 3)
-    assert recomputation(g1=total * np.float32(1 + 1e-4), g2=A, g3=B).summands(0, 1, [2, 3]) is None
+    assert recomputation(g1=total * np.float32(1 + 2e-7), g2=A, g3=B).recorded.summands(0, 1, [2, 3]) == (2, 3)
+    assert recomputation(g1=total * np.float32(1 + 1e-4), g2=A, g3=B).recorded.summands(0, 1, [2, 3]) is None
 
 
 def test_no_selection_is_tried_among_many():
@@ -136,15 +136,15 @@ def test_no_selection_is_tried_among_many():
     some = plus(*[arrays[f"g{number}"] for number in range(2, 10)])
     every = plus(*arrays.values())
     numbers = list(range(2, 11))
-    assert recomputation(g1=some, **arrays).summands(0, 1, numbers) is None
-    assert recomputation(g1=every, **arrays).summands(0, 1, numbers) == tuple(numbers)
-    assert recomputation(g1=some, **arrays).summands(0, 1, numbers[:8]) == tuple(numbers[:8])
+    assert recomputation(g1=some, **arrays).recorded.summands(0, 1, numbers) is None
+    assert recomputation(g1=every, **arrays).recorded.summands(0, 1, numbers) == tuple(numbers)
+    assert recomputation(g1=some, **arrays).recorded.summands(0, 1, numbers[:8]) == tuple(numbers[:8])
 
 
 def test_values_that_were_not_kept_have_no_summands():
     found = recomputation(g1=A, g2=A)
     left = Values(lambda number: None, found.values[0].spec)
-    assert Recomputation(found.sides, (left, left)).summands(0, 1, [2]) is None
+    assert Recomputation(found.sides, (left, left)).recorded.summands(0, 1, [2]) is None
 
 
 # --- makers and precision -----------------------------------------------------------------------------------------------
@@ -197,7 +197,7 @@ def test_the_unit_that_a_run_allowed_operands_to_be_rounded_to(name, settings, u
     found = Side(
         "torch", [product], lambda number: Tensor(number, Spec("f32", shape)), precision={} if of_call else settings
     )
-    assert found.operand_unit(product, found.meaning(product)) == unit
+    assert operand_unit(found, product, found.meaning(product)) == unit
 
 
 def test_a_slice_begins_with_what_was_made_of_numbers():

@@ -13,7 +13,8 @@ import torch.nn.functional as F  # noqa: E402
 from twintrace.model.tensors import Spec  # noqa: E402
 from twintrace.operations import Meaning, Operand  # noqa: E402
 from twintrace.operations.audits import Audit, audit  # noqa: E402
-from twintrace.operations.evaluation import Gradients, Values  # noqa: E402
+from twintrace.operations.evaluation import Values  # noqa: E402
+from twintrace.operations.recorded_gradients import Gradients  # noqa: E402
 from twintrace.operations.rounding import RunningError  # noqa: E402
 from twintrace.operations.scores import judge_result, precision_of  # noqa: E402
 from twintrace.operations.simulation import rounded_steps  # noqa: E402

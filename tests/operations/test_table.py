@@ -26,7 +26,6 @@ from twintrace.operations import (
 )
 from twintrace.operations.catalog import OPERATIONS
 from twintrace.operations.conventions import index, overhang, same_sides
-from twintrace.operations.coverage import coverage
 from twintrace.operations.kernels import GIVEN_RESULT, KERNELS
 from twintrace.operations.mindspore_reading import row_of as primitive_row_of
 from twintrace.operations.rows import NotTold, row_of, rows_in, signature_of
@@ -303,18 +302,6 @@ def test_an_unknown_keyword_is_not_passed_over():
     """A row says nothing of a call that it does not know in full."""
     assert meaning_of(call("torch.nn.functional.gelu", TensorRef(0), strength=2), "torch", spec) is None
     assert meaning_of(call("torch.exp", TensorRef(0), out=None), "torch", spec) is not None
-
-
-def test_coverage_counts_what_computes():
-    """Views and questions do not count; a function of the user's is told as missing."""
-    x = torch.randn(3, 4)
-    recording = Recording(lambda: (x.exp().view(-1) * 2).sum().item())
-    found = coverage(recording.calls, "torch", recording.specs.__getitem__)
-    assert (found.computing, found.told, found.share) == (3, 3, 1.0)
-    strange = [*recording.calls, call("torch.nn.utils.strange", TensorRef(0))]
-    found = coverage(strange, "torch", lambda number: recording.specs.get(number, Spec("f32", (1,))))
-    assert found.untold == {"torch.nn.utils.strange": 1}
-    assert found.share == 0.75
 
 
 MODULES = [

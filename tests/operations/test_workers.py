@@ -9,7 +9,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from tests.operations.test_evaluation import rand, values_of  # noqa: E402
-from twintrace.operations import Meaning, Operand, audits, scores  # noqa: E402
+from twintrace.operations import Meaning, Operand, scores, scoring  # noqa: E402
 from twintrace.operations.audits import audit  # noqa: E402
 from twintrace.operations.rounding import coarse_product  # noqa: E402
 from twintrace.operations.scores import judge_result, precision_of  # noqa: E402
@@ -116,7 +116,7 @@ def adam(damaged: float = 0.0):
 def test_a_step_in_blocks_is_the_whole_step(damaged, monkeypatch):
     meaning, tensors = adam(damaged)
     whole = audit(meaning, values_of(tensors))
-    monkeypatch.setattr(audits, "BLOCK", 16)
+    monkeypatch.setattr(scoring, "BLOCK", 16)
     parts = audit(meaning, values_of(tensors))
     assert not whole.failure
     assert not parts.failure

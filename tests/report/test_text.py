@@ -17,7 +17,7 @@ from twintrace.model.words import times
 from twintrace.report import pairs
 from twintrace.report.advice import recording
 from twintrace.report.naming import places, single_place
-from twintrace.report.text import MAX_LINES, _fitted, _Line, cause_of, sentence, verdict
+from twintrace.report.text import MAX_LINES, _fitted, _Line, balance, cause_of, sentence, verdict
 
 
 def label(text, name):
@@ -41,7 +41,7 @@ def test_a_mistake_is_told_line_by_line():
     assert len(text.splitlines()) <= MAX_LINES
     assert label(text, "what").startswith("on the same inputs, the two calls give different results: the output")
     assert label(text, "size").startswith("2.1e-03 apart on the same inputs, 35,000 times the rounding of f32")
-    assert "own rounding 0.25 | 0.5 of what is allowed" in label(text, "size")
+    assert "own error 0.25 | 0.5 times the rounding bound" in label(text, "size")
     assert label(text, "why").endswith("with the left's the results agree: 2.1e-03 → 0.0e+00")
     assert label(text, "share").startswith("99.8 % of the gap at the loss goes away")
     assert label(text, "next").startswith("set eps=1e-05 on the right: model.py:")
@@ -374,3 +374,21 @@ def test_a_place_is_named_once_where_both_sides_call_it_the_same():
     assert " | " in places(result)
     again = dataclasses.replace(result.match.left[0].site, call=2)
     assert "(call 3 of the step)" in single_place(dataclasses.replace(result.match.left[0], site=again))
+
+
+@pytest.mark.parametrize(
+    ("skipped", "ending"),
+    [
+        ([], "1 not comparable."),
+        ([False], "Unpaired: 1 left, 0 right."),
+        ([True], "Unpaired: 1 left, 0 right; it does not matter."),
+        ([True, True], "Unpaired: 2 left, 0 right; none of them matters."),
+        ([True, False], "Unpaired: 2 left, 0 right; 1 of them does not matter."),
+        ([True, True, False], "Unpaired: 3 left, 0 right; 2 of them do not matter."),
+    ],
+)
+def test_calls_without_a_partner_are_counted_and_the_harmless_ones_said(skipped, ending):
+    comparison = comparisons.comparison(100)
+    call = comparison.forward.result.match.left[0]
+    alone = tuple((0, 0, Alone(call, "a cast", item)) for item in skipped)
+    assert balance(dataclasses.replace(comparison, only_left=alone, only_right=())).endswith(ending)

@@ -67,7 +67,7 @@ def test_a_sample_is_drawn_by_its_seed_one_of_each_line(scripts):
 
 
 def test_a_sample_may_be_of_one_kind(scripts):
-    drawn = scripts[1].sample(ROOT, "src/twintrace/judge/values.py", 3, 0, ["named"])
+    drawn = scripts[1].sample(ROOT, "src/twintrace/judge/bounds.py", 3, 0, ["named"])
     assert [item.kind for item in drawn] == ["named"] * 3
     assert {item.function for item in drawn} == {""}
 

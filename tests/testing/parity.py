@@ -3,8 +3,8 @@
     adapter_faults(FRAMEWORK)            ["torch.release: expected (hold), got (reference)", …], or [] if it fits the protocol
     floor_plan_faults(floor_plans())     ["names.py:describe is in torch and not in reference", …]
 
-The floor plan is read, not imported, so that a workshop whose framework is not installed is compared as well. Names that only some
-workshops have are listed in `OPTIONAL`, with the reason; a reason that no longer applies is a fault too.
+The floor plan is read, not imported, so that an adapter whose framework is not installed is compared as well. Names that only some
+adapters have are listed in `OPTIONAL`, with the reason; a reason that no longer applies is a fault too.
 """
 
 from __future__ import annotations
@@ -32,12 +32,16 @@ OPTIONAL: Mapping[str, str] = {
     "callbacks.py": "only MindSpore has a loop of its own, Model.train, that calls others back",
     "digests.py": "only torch's tensors wait on a device; MindSpore's are read on the host when they are seen",
     "batches.py": "as for digests.py: nothing else waits",
+    "readers.py": "as for digests.py: launches what reads them",
+    "sums.py": "as for digests.py: rows of sums on a device",
+    "streams.py": "as for digests.py: streams of a device",
     "outlets.py": "as for digests.py: values are taken off a device in the same way",
     "digest_triton.py": "as for digests.py: Triton's kernels take torch's tensors",
     "digest_plain.py": "as for digests.py: nothing else waits",
     "plans.py": "as for digests.py: steps are followed where values wait on a device",
     "checks.py": "as for plans.py: what of each event is compared, written out",
     "drafts.py": "as for plans.py: the events of a step that others follow",
+    "scripts.py": "as for plans.py: these events, ready to be followed",
     "layers.py": "as for plans.py: layers whose inside need not be looked at",
     "wiring.py": "as for plans.py: hooks that every step puts on its graph",
     "modules.py:end": "as for plans.py: a call's end is told to the draft of a plan as well",
@@ -94,7 +98,7 @@ OPTIONAL: Mapping[str, str] = {
 }
 
 FloorPlan = Mapping[str, set[str]]
-"""The files of a workshop, and the public classes and functions in each."""
+"""The files of an adapter, and the public classes and functions in each."""
 
 
 def protocol_faults(subject: object, protocol: type, name: str) -> list[str]:
@@ -121,14 +125,14 @@ def adapter_faults(adapter: Framework) -> list[str]:
 
 
 def floor_plans() -> dict[str, FloorPlan]:
-    """The floor plan of every registered workshop."""
+    """The floor plan of every registered adapter."""
     home = Path(inspect.getfile(registry)).parent
     return {name: floor_plan(home / name) for name in registry.names()}
 
 
 def floor_plan(folder: Path) -> FloorPlan:
     """The files of a folder, and the public classes and functions in each; also those that
-    it lists in `__all__` and borrows from another workshop."""
+    it lists in `__all__` and borrows from another adapter."""
     return {file.name: set(_names(ast.parse(file.read_text("utf-8")))) for file in sorted(folder.glob("*.py"))}
 
 
@@ -145,7 +149,7 @@ def _names(tree: ast.Module) -> Iterator[str]:
 
 
 def floor_plan_faults(plans: Mapping[str, FloorPlan], optional: Mapping[str, str] = OPTIONAL) -> list[str]:
-    """Names that one workshop has and another has not, unless there is a reason; and reasons that no longer apply."""
+    """Names that one adapter has and another has not, unless there is a reason; and reasons that no longer apply."""
     items = {shop: _items(shop, plan) for shop, plan in plans.items()}
     everything = set[str]().union(*items.values())
     uneven = {

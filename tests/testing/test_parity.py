@@ -22,7 +22,7 @@ def test_an_adapter_fits_the_protocol(name):
     assert adapter_faults(registry.by_name(name)) == []
 
 
-def test_all_workshops_have_the_same_floor_plan():
+def test_all_adapters_have_the_same_floor_plan():
     plans = floor_plans()
     assert set(plans) == set(registry.names())
     assert all("adapter.py" in plan for plan in plans.values())
@@ -79,7 +79,7 @@ def test_an_adapters_watch_is_checked_too(monkeypatch):
 
 @pytest.fixture
 def plans(tmp_path):
-    """Two workshops that differ in a file, a function, and nothing else."""
+    """Two adapters that differ in a file, a function, and nothing else."""
     files = {
         "torch/adapter.py": "class TorchWatch: ...\nFRAMEWORK = 1\ndef _own(): ...",
         "torch/names.py": "class Api: ...\ndef describe(): ...",

@@ -426,9 +426,9 @@ def test_what_mindspore_saves_of_its_optimizer_is_left_out(tmp_path):
 
 def rules_of(framework, net):
     """The classes that have a rule, of the layers that hold the net's weights, and of those around them."""
-    workshop = registry.weights_by_name(framework)
+    adapter = registry.weights_by_name(framework)
     found = {
-        layer_of(framework, kinds)[0] for weight in workshop.weights_of(net) for kinds in (weight.kinds, weight.within)
+        layer_of(framework, kinds)[0] for weight in adapter.weights_of(net) for kinds in (weight.kinds, weight.within)
     }
     return found - {""}
 

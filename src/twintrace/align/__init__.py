@@ -1,4 +1,4 @@
-"""THE LOOM: two sides in; pairs and leftovers out, each with a `because`.
+"""Two sides in; pairs and leftovers out, each with a `because`.
 
     align(left, right)                     what belongs together in two records
     align(left, right, mapping=mapping)    what the mapping says counts first

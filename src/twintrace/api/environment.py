@@ -29,7 +29,7 @@ def callback_class(framework: str = "mindspore") -> Any:
 
 def imported_frameworks() -> tuple[str, ...]:
     """The frameworks that a program of this process may mean: imported, and not the base of another one of them."""
-    return tuple(workshop.name for workshop in registry.foremost())
+    return tuple(adapter.name for adapter in registry.foremost())
 
 
 def doctor() -> list[Finding]:
@@ -55,7 +55,7 @@ def doctor() -> list[Finding]:
         if name == registry.REFERENCE:
             continue
         try:
-            workshop = registry.by_name(name)
+            adapter = registry.by_name(name)
         except MissingPackageError as error:
             problem, _, remedy = str(error).rpartition("Get it with: ")
             findings.append(
@@ -65,8 +65,8 @@ def doctor() -> list[Finding]:
         except Exception as error:  # noqa: BLE001 - an installed framework may fail to import in any way; say so and go on
             findings.append(Finding(name, False, f"installed, but it does not import: {type(error).__name__}: {error}"))
             continue
-        version = workshop.environment().get(name, "")
-        findings.append(Finding(name, True, f"{version}: records {', '.join(sorted(workshop.capabilities()))}"))
+        version = adapter.environment().get(name, "")
+        findings.append(Finding(name, True, f"{version}: records {', '.join(sorted(adapter.capabilities()))}"))
     return findings
 
 

@@ -151,8 +151,8 @@ def record(
         if given and writer is not None:
             raise UsageError(f"{option} reads the trace while it is written: leave out writer.")
     models = named_models(model)
-    workshop = framework_for(models, framework)
-    rank, world = workshop.rank()
+    adapter = framework_for(models, framework)
+    rank, world = adapter.rank()
     if where is None:
         assert url is not None
         where = local_root(url, rank)
@@ -162,12 +162,12 @@ def record(
             "Give it: tt.record(path, model), or use level='api'."
         )
     for option, wanted, capability in (("eager", eager, Capability.EAGER), ("kernels", kernels, Capability.KERNELS)):
-        if wanted and capability not in workshop.capabilities():
+        if wanted and capability not in adapter.capabilities():
             raise UsageError(
-                f"{option}=True: {workshop.name} does not offer it, "
+                f"{option}=True: {adapter.name} does not offer it, "
                 + (
                     "as what MindSpore compiles beside it does not run uncompiled. kernels=True shows a graph's kernels."
-                    if Capability.KERNELS in workshop.capabilities()
+                    if Capability.KERNELS in adapter.capabilities()
                     else "it is for MindSpore's graphs and torch.compile (2.6 on). Leave it out, and record the model before "
                     "it is compiled."
                 )
@@ -188,28 +188,28 @@ def record(
     }
     if against is not None:
         options["lockstep"] = lockstep_with(
-            against, where, framework=workshop.name, level=chosen_level, keep=chosen_keep, on_difference=on_difference
+            against, where, framework=adapter.name, level=chosen_level, keep=chosen_keep, on_difference=on_difference
         )
     override = _selfcheck.OVERRIDE.get()
     if override is not None:
-        redirected: Recorder = override(workshop, models, options)
+        redirected: Recorder = override(adapter, models, options)
         return redirected
     uploader = None
     if url is not None and selection.wants_rank(rank):
         uploader = Uploader(
             where, url, rank=rank, world=world, overwrite=overwrite, resume=resume, keep=local is not None
         )
-    return Recorder(where, workshop, models, **options, writer=writer, uploader=uploader)
+    return Recorder(where, adapter, models, **options, writer=writer, uploader=uploader)
 
 
 def modules_of(model: Any) -> tuple[str, dict[str, Any]]:
     """The framework of a model, and each of its modules by the path that a record gives it."""
     models = named_models(model)
-    workshop = framework_for(models)
+    adapter = framework_for(models)
     modules = {
-        dotted(prefix, path): module for prefix, item in models.items() for path, module in workshop.named_modules(item)
+        dotted(prefix, path): module for prefix, item in models.items() for path, module in adapter.named_modules(item)
     }
-    return workshop.name, modules
+    return adapter.name, modules
 
 
 def _place(path: Any) -> Path:

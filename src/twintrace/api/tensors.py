@@ -22,8 +22,8 @@ from ..model.errors import UsageError
 
 def framework_of(value: object) -> str | None:
     """The framework of a tensor or module, asked among the frameworks that are imported."""
-    workshop = registry.framework_of(value)
-    return None if workshop is None else workshop.name
+    adapter = registry.framework_of(value)
+    return None if adapter is None else adapter.name
 
 
 def array_of(tensor: Any) -> tuple[np.ndarray[Any, Any], str]:
@@ -31,13 +31,13 @@ def array_of(tensor: Any) -> tuple[np.ndarray[Any, Any], str]:
 
     A sparse tensor is written out, zeros and all. A recorder that is at work does not see it.
     """
-    workshop = _owner(tensor)
+    adapter = _owner(tensor)
     with unseen():
-        look = workshop.look(tensor)
+        look = adapter.look(tensor)
         if look.parts:
             tensor = _dense(tensor, look)
         try:
-            return workshop.host(tensor).reshape(look.shape).copy(), look.dtype
+            return adapter.host(tensor).reshape(look.shape).copy(), look.dtype
         except Unreadable as error:
             raise UsageError(f"{look.dtype}{list(look.shape)}: its values cannot be had: {error}.") from None
 
@@ -69,12 +69,12 @@ def graph_tap(callback: Callable[[Any], None]) -> Any:
 
 def rank_and_world() -> tuple[int, int]:
     """(rank, number of ranks), as the frameworks that are imported say; (0, 1) where none is, or none knows of others."""
-    places = [workshop.rank() for workshop in registry.loaded()]
+    places = [adapter.rank() for adapter in registry.loaded()]
     return max(((rank, max(world, rank + 1)) for rank, world in places), key=lambda place: place[1], default=(0, 1))
 
 
 def _owner(tensor: Any) -> Framework:
-    workshop = registry.framework_of(tensor)
-    if workshop is None or not workshop.is_tensor(tensor):
+    adapter = registry.framework_of(tensor)
+    if adapter is None or not adapter.is_tensor(tensor):
         raise UsageError(f"expected a tensor, got {type(tensor).__name__}.")
-    return workshop
+    return adapter

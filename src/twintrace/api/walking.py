@@ -205,7 +205,7 @@ _PAIRINGS = 8
 
 
 _STANDING = 200_000
-"""Values whose standing is carried from step to step, 0.2 KB each."""
+"""Values whose standing is carried from step to step, 0.3 KB each."""
 
 
 def _with_effect(result: CallResult, reached: frozenset[Mistake]) -> CallResult:

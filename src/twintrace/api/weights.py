@@ -255,9 +255,9 @@ def certify_weights(
 
 def run_net(net: Any, inputs: Sequence[Any]) -> dict[str, np.ndarray[Any, Any]]:
     """Outputs of a net for these arrays, in evaluation: floating point numbers, as float64, by slot (`0`, `0.1`, `0.logits`)."""
-    workshop = _owner(net)[1]
+    adapter = _owner(net)[1]
     arrays = [np.asarray(array) for array in inputs]
-    return dict(workshop.run(net, arrays, lambda name, shape: np.zeros(shape)).outputs)
+    return dict(adapter.run(net, arrays, lambda name, shape: np.zeros(shape)).outputs)
 
 
 def describe_net(net: Any) -> str:

@@ -1,4 +1,4 @@
-"""THE COUNTER: one file per command, or for a few that belong together: options and one call into `api`.
+"""The command line: one file per command, or for a few that belong together: options and one call into `api`.
 
     twintrace                       the five things that one can do
     twintrace show TRACE            a trace as a tree, a table, or JSON

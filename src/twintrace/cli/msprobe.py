@@ -101,7 +101,7 @@ def compare(
 
     Exit code: 0 the tables are written, whatever they say; 2 they could not be.
     """
-    from ..compat.msprobe.compare.flow import Settings, run
+    from ..compat.msprobe.compare.flow import Settings, rules_of, run
     from ..compat.msprobe.compare.request import read_request, request_of
     from ..compat.msprobe.compare.rows import Generation
 
@@ -126,18 +126,14 @@ def compare(
         advise=diff_analyze if newer else not compare_only,
         verbose=is_print_compare_log or not newer,
         framework=framework,
-        fuzzy=fuzzy_match,
-        api_mapping=_file(api_mapping),
-        cell_mapping=_file(cell_mapping),
-        data_mapping=_file(data_mapping),
-        layer_mapping=_file(layer_mapping),
+        rules=rules_of(fuzzy_match, *map(_file, (api_mapping, cell_mapping, data_mapping, layer_mapping))),
     )
     with collecting_later():
         run(request, settings, click.echo)
 
 
-def _file(given: str | None) -> Path | bool | None:
-    return None if given is None else True if given == _OWN else Path(given)
+def _file(given: str | None) -> str | bool | None:
+    return True if given == _OWN else given
 
 
 def _numbers(text: str | None, option: str) -> list[int] | None:

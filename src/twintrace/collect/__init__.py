@@ -1,4 +1,4 @@
-"""THE NET: what to record, when, where to; turns what a framework reports into lines of a trace.
+"""Recording: what is recorded, when, where to; turns what a framework reports into lines of a trace.
 
     session.py     a recording: start, stop, step, save, close
     calls.py       hears of calls from a framework, decides which are wanted, writes them down

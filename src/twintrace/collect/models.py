@@ -2,7 +2,7 @@
 
 named_models(net)             {"": net}
 named_models([gen, disc])     {"0": gen, "1": disc}
-framework_for(models)         the workshop that owns them
+framework_for(models)         the adapter that owns them
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ def named_models(model: Any) -> dict[str, Any]:
     else:
         models = {"": model}
     for name, item in models.items():
-        workshop = registry.framework_of(item)
-        if workshop is None or not workshop.is_module(item):
+        adapter = registry.framework_of(item)
+        if adapter is None or not adapter.is_module(item):
             known = ", ".join(f.name for f in registry.loaded()) or "none is imported"
             which = f"model[{name!r}]" if name else "model"
             raise UsageError(
@@ -39,7 +39,7 @@ def named_models(model: Any) -> dict[str, Any]:
 
 
 def framework_for(models: Mapping[str, Any], name: str | None = None) -> Framework:
-    """The workshop that owns the models, or the one called `name`, or the only one that is imported."""
+    """The adapter that owns the models, or the one called `name`, or the only one that is imported."""
     owners = {owner.name: owner for owner in map(registry.framework_of, models.values()) if owner is not None}
     if len(owners) > 1:
         raise UsageError(

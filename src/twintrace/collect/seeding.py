@@ -67,8 +67,8 @@ def seed_all(
     random.seed(seed)
     np.random.seed(seed)
     os.environ["PYTHONHASHSEED"] = str(seed)  # for processes started from here on; this one's hashing is already fixed
-    for workshop in registry.loaded():
-        undo.extend(workshop.seed_all(seed, deterministic=deterministic, disable_dropout=disable_dropout))
+    for adapter in registry.loaded():
+        undo.extend(adapter.seed_all(seed, deterministic=deterministic, disable_dropout=disable_dropout))
     return Seeded(undo)
 
 

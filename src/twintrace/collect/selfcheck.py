@@ -132,16 +132,16 @@ class Run:
     def record(self, model: Any = None) -> Any:
         """The `record` argument of a step: the recorder of this run."""
         models = named_models(model)
-        workshop = framework_for(models)
+        adapter = framework_for(models)
         options = {
             "level": Level.MIX if models else Level.API,
             "keep": Keep.TENSOR,
             "selection": Selection(),
             "buffer": DEFAULT_BYTES,
         }
-        return self._recorder(workshop, models, options)
+        return self._recorder(adapter, models, options)
 
-    def _recorder(self, workshop: Framework, models: Mapping[str, Any], options: Mapping[str, Any]) -> Any:
+    def _recorder(self, adapter: Framework, models: Mapping[str, Any], options: Mapping[str, Any]) -> Any:
         chosen = dict(options) | {"strict": True, "overwrite": False, "resume": False, "nonfinite": None}
         if self.level is not None:
             chosen["level"] = self.level
@@ -151,13 +151,13 @@ class Run:
             chosen["selection"] = Selection(steps=())  # the same recorder, but no step that it would record
         self.used.add(f"{chosen['level']}/{chosen['keep']}")
         number = len(list(self._directory.iterdir()))
-        session = _Counted(self, self._directory / str(number), workshop, models, **chosen)
-        session.on_close = lambda: self._take_models(number, workshop, models)
+        session = _Counted(self, self._directory / str(number), adapter, models, **chosen)
+        session.on_close = lambda: self._take_models(number, adapter, models)
         return session
 
-    def _take_models(self, number: int, workshop: Framework, models: Mapping[str, Any]) -> None:
+    def _take_models(self, number: int, adapter: Framework, models: Mapping[str, Any]) -> None:
         for name, model in models.items():
-            self._take(f"recorder {number} {name}".rstrip(), workshop.snapshot(model))
+            self._take(f"recorder {number} {name}".rstrip(), adapter.snapshot(model))
 
     def _take(self, name: str, value: Any) -> None:
         for slot, text in _fingerprints(value, name):
@@ -256,11 +256,11 @@ def choose(kinds: Any, name: str, value: object) -> Any:
 
 def _fingerprints(value: Any, name: str, depth: int = 0) -> Iterator[tuple[str, str]]:
     """`(name, text)` for every number, array, tensor and module below `value`; equal texts mean equal bits."""
-    workshop = registry.framework_of(value)
-    if workshop is not None and workshop.is_module(value):
-        yield from _fingerprints(dict(workshop.snapshot(value)), name, depth + 1)
-    elif workshop is not None:
-        yield name, _tensor_text(workshop, value)
+    adapter = registry.framework_of(value)
+    if adapter is not None and adapter.is_module(value):
+        yield from _fingerprints(dict(adapter.snapshot(value)), name, depth + 1)
+    elif adapter is not None:
+        yield name, _tensor_text(adapter, value)
     elif isinstance(value, np.ndarray) and value.dtype != object:
         yield name, f"{value.dtype}{value.shape} {fingerprint(np.ascontiguousarray(value))}"
     elif isinstance(value, float | int | bool | complex | np.generic):
@@ -273,12 +273,10 @@ def _fingerprints(value: Any, name: str, depth: int = 0) -> Iterator[tuple[str, 
             yield from _fingerprints(item, f"{name}.{number}", depth + 1)
 
 
-def _tensor_text(workshop: Framework, tensor: Any) -> str:
-    look = workshop.look(tensor)
+def _tensor_text(adapter: Framework, tensor: Any) -> str:
+    look = adapter.look(tensor)
     try:
-        parts = [fingerprint(workshop.host(part)) for part in look.parts.values()] or [
-            fingerprint(workshop.host(tensor))
-        ]
+        parts = [fingerprint(adapter.host(part)) for part in look.parts.values()] or [fingerprint(adapter.host(tensor))]
     except Unreadable as error:
         parts = [str(error)]
     return f"{look.dtype}{list(look.shape)} {' '.join(parts)}"

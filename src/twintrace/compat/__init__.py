@@ -1,4 +1,4 @@
-"""THE EMBASSIES: other tools' names and formats over our own verbs, without logic of their own.
+"""Other tools' names and formats over our own verbs, without logic of their own.
 
     troubleshooter/    `import twintrace.compat.troubleshooter as ts`: dumps, arrays, weights; its dumps as traces.
                        What its `compare_npy_dir` does is a command, too: `twintrace npy compare`

@@ -292,12 +292,11 @@ class _Search:
         if is_uninitialised(flow, call):
             advice = "use zeros, or write to it before it is read"
             return Cause(Source.UNINITIALISED, "the memory was never written to", advice)
-        if call.site.phase is Phase.UPDATE:
-            dtypes = {flow.tensor(number).spec.dtype for number in flow.taken(call)}
-            return cause_of_update(call, flow.meaning(call), dtypes)
-        cause = cause_of_result(operation, terms, settings, made)
+        dtypes = {flow.tensor(number).spec.dtype for number in flow.taken(call)}
+        step = cause_of_update(call, flow.meaning(call), dtypes)
+        cause = step or cause_of_result(operation, terms, settings, made)
         if cause is not None:
-            return _with_autocast(cause, flow, call)
+            return cause if step else _with_autocast(cause, flow, call)
         if call.site.kind is Kind.MODULE and flow.meaning(call) is None:
             inner = "" if not flow.children[call.id] else " behind the modules inside, which are finite,"
             why = f"made in the module's own code,{inner} which was not recorded"

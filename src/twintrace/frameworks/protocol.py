@@ -1,7 +1,7 @@
 """All that is ever asked of a framework.
 
-    workshop = registry.framework_of(model)              whose object is this?
-    watch = workshop.watch({"": model}, Level.MIX, sink)
+    adapter = registry.framework_of(model)              whose object is this?
+    watch = adapter.watch({"": model}, Level.MIX, sink)
     watch.start()                                        hooks are in place; the sink hears of every call
     watch.stop()                                         nothing that was installed remains
 
@@ -241,7 +241,7 @@ class Digests(Protocol):
 
 
 class Framework(Protocol):
-    """One workshop."""
+    """One adapter."""
 
     name: str
 
@@ -324,7 +324,7 @@ class Framework(Protocol):
         """Parameters, buffers and gradients by name, copied: what a self-check compares."""
 
 
-# Weights: each workshop's `weights.py` ------------------------------------------------------------------------------
+# Weights: each adapter's `weights.py` ------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)

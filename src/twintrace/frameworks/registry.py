@@ -1,10 +1,10 @@
 """The framework that an object belongs to: a small table of dotted names, asked among the modules that are already imported.
 
-    framework_of(model)         the workshop that owns the object
-    by_name("torch")            that workshop; MissingPackageError with the pip command if its package is not installed, or too old
-    loaded()                    the workshops whose framework this process has imported
+    framework_of(model)         the adapter that owns the object
+    by_name("torch")            that adapter; MissingPackageError with the pip command if its package is not installed, or too old
+    loaded()                    the adapters whose framework this process has imported
     foremost()                  those of them that the user can have meant without saying so
-    weights_of(net)             (name, what the workshop does with weights); weights_by_name("torch") likewise
+    weights_of(net)             (name, what the adapter does with weights); weights_by_name("torch") likewise
 
 MSAdapter is a package called `torch` whose tensors are MindSpore's. So whether `torch` is PyTorch is asked of its tensor class, and
 not of the environment; and where it is MSAdapter, the MindSpore beneath it is not what the user means.
@@ -51,7 +51,7 @@ def names() -> tuple[str, ...]:
 
 
 def by_name(name: str) -> Framework:
-    """The workshop called `name`."""
+    """The adapter called `name`."""
     entry = _FRAMEWORKS.get(name)
     if entry is None:
         raise UsageError(f"unknown framework {name!r}: expected one of {', '.join(_FRAMEWORKS)}.")
@@ -59,18 +59,18 @@ def by_name(name: str) -> Framework:
         raise MissingPackageError(_absence(name, entry))
     if entry.module not in sys.modules:
         _check_version(entry.beneath or name)
-    workshop: Framework = importlib.import_module(entry.module).FRAMEWORK
-    return workshop
+    adapter: Framework = importlib.import_module(entry.module).FRAMEWORK
+    return adapter
 
 
 def _check_version(name: str) -> None:
-    """MissingPackageError if this framework is too old. Asked before its workshop is imported, which would fail in its own way."""
+    """MissingPackageError if this framework is too old. Asked before its adapter is imported, which would fail in its own way."""
     package = importlib.import_module(_FRAMEWORKS[name].package)
     versions.require(name, str(getattr(package, "__version__", "")))
 
 
 def peculiar(name: str, part: str) -> ModuleType:
-    """A file that only this workshop has, such as torch's `devices`: for what no other framework could be asked."""
+    """A file that only this adapter has, such as torch's `devices`: for what no other framework could be asked."""
     by_name(name)
     return importlib.import_module(f"{_FRAMEWORKS[name].module}.{part}")
 
@@ -85,15 +85,15 @@ def installed(name: str) -> bool:
 
 
 def loaded() -> list[Framework]:
-    """The workshops whose framework has been imported by this process."""
+    """The adapters whose framework has been imported by this process."""
     return [by_name(name) for name in _FRAMEWORKS if _is_loaded(name)]
 
 
 def foremost() -> list[Framework]:
-    """The workshops that may be meant: loaded, not the reference where there is a real one, not what another runs on."""
+    """The adapters that may be meant: loaded, not the reference where there is a real one, not what another runs on."""
     found = loaded()
-    beneath = {_FRAMEWORKS[workshop.name].beneath for workshop in found}
-    return [workshop for workshop in found if workshop.name not in {REFERENCE, *beneath}] or found
+    beneath = {_FRAMEWORKS[adapter.name].beneath for adapter in found}
+    return [adapter for adapter in found if adapter.name not in {REFERENCE, *beneath}] or found
 
 
 def _is_loaded(name: str) -> bool:
@@ -129,26 +129,26 @@ def packages() -> frozenset[str]:
 
 
 def load(packages: Collection[str]) -> None:
-    """Import the workshops of these packages, as far as they are installed."""
+    """Import the adapters of these packages, as far as they are installed."""
     for name, entry in _FRAMEWORKS.items():
         if entry.package in packages and installed(name):
             by_name(name)
 
 
 def framework_of(value: object) -> Framework | None:
-    """The workshop that owns this tensor or module, or None."""
-    for workshop in loaded():
-        if workshop.is_module(value) or workshop.is_tensor(value):
-            return workshop
+    """The adapter that owns this tensor or module, or None."""
+    for adapter in loaded():
+        if adapter.is_module(value) or adapter.is_tensor(value):
+            return adapter
     return None
 
 
-# A workshop's weights are a module of their own: moving weights needs no hooks, and recording no weights.
+# An adapter's weights are a module of their own: moving weights needs no hooks, and recording no weights.
 _WITH_WEIGHTS = ("torch", "mindspore", REFERENCE)
 
 
 def weights_by_name(name: str) -> Weights:
-    """Work on weights of the workshop called `name`."""
+    """Work on weights of the adapter called `name`."""
     if name not in _WITH_WEIGHTS:
         raise UsageError(f"unknown framework {name!r}: expected one of {', '.join(_WITH_WEIGHTS)}.")
     by_name(name)  # says how to get it, where it is not installed
@@ -156,10 +156,10 @@ def weights_by_name(name: str) -> Weights:
 
 
 def weights_of(value: object) -> tuple[str, Weights] | None:
-    """(framework, what it does with weights) of the workshop that owns this net or tensor, or None."""
+    """(framework, what it does with weights) of the adapter that owns this net or tensor, or None."""
     for name in _WITH_WEIGHTS:
         if _FRAMEWORKS[name].package in sys.modules:
-            workshop = weights_by_name(name)
-            if workshop.is_net(value) or workshop.is_tensor(value):
-                return name, workshop
+            adapter = weights_by_name(name)
+            if adapter.is_net(value) or adapter.is_tensor(value):
+                return name, adapter
     return None

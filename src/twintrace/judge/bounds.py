@@ -25,27 +25,29 @@ from ..model.sites import Kind
 from ..model.tensors import Tensor
 from ..model.verdicts import Outcome, Verdict
 from ..operations import Traits
-from .carried import UNCERTAIN, CarriedBounds, Weight, both, moved, uncertainty
-from .optimizers import beside, epsilon_of, is_gradient, is_parameter, number_in, of_adam, rate_and_precision, share_of
+from .carried import UNCERTAIN, CarriedBounds, Weight, identities, moved, uncertainty
+from .cases import (
+    PASSED,
+    Case,
+    any_differs,
+    find_absorbed,
+    is_introduced,
+    key_of,
+    look_inside,
+)
+from .optimizers import (
+    epsilon_of,
+    epsilon_uncertainty,
+    is_gradient,
+    is_parameter,
+    number_in,
+    of_adam,
+    rate_and_precision,
+    share_of,
+)
 from .policies import Evidence, Policy, certain, relative_error
 from .rounding import NOISE, Allowance, Backward, allowance, elements, of_average, size, unit
 from .settings import NOT_GIVEN, Readers, another_number, different_settings
-from .trials import (
-    PASSED,
-    Case,
-    Trial,
-    any_differs,
-    ended,
-    find_absorbed,
-    is_introduced,
-    is_module,
-    key_of,
-    last_gradient,
-    look_inside,
-    of_outputs,
-    takes,
-    trial_of,
-)
 
 _LITTLE = 0.1
 """Beside a gradient that is larger by more than this, a small one may be what is left of large ones that cancel."""
@@ -115,7 +117,7 @@ class BoundsJudge:
         """Bound on the difference that rounding leaves in the weights for the next step. A zero differs as its gradient does."""
         apart = max(self._after, self._forward, self._backward)
         values = {
-            both(item): error
+            identities(item): error
             for by_optimizer, item in self._made
             for verdict, error in [self._known[key_of(item)]]
             if verdict.outcome.good and error > (0.0 if by_optimizer else apart)
@@ -128,11 +130,13 @@ class BoundsJudge:
         """The results, in the order in which the left calls ended. `gradients` are those that `judge_gradients` is asked for later:
         an optimizer takes them.
         """
-        trials = [trial_of(case, self._readers) for case in sorted(cases, key=ended)]
-        look_inside(trials)
+        cases = sorted(cases, key=lambda case: case.ended)
+        for case in cases:
+            case.settings = different_settings(case.match.left, case.match.right, self._readers)
+        look_inside(cases)
         self._gradients = gradients
         self._came_back = {
-            call.id: max((size(item.left) for item in of_outputs(case)), default=0.0)
+            call.id: max((size(item.left) for item in case.of_outputs()), default=0.0)
             for case in cases
             for call in case.match.left
         }
@@ -140,40 +144,40 @@ class BoundsJudge:
         # Of parameters those that no recorded call has made: the others are judged where they were.
         returned |= {key_of(item) for item in gradients if item.left.producer is None}
         differing: tuple[set[int], set[int]] = (set(), set())  # left calls with something inside that differs
-        backward = waiting = sorted(trials, key=last_gradient)
+        backward = waiting = sorted(cases, key=lambda case: case.last_gradient)
         judged: set[int] = set()
-        for trial in trials:
-            if trial.updates or takes(trial.case, returned):
-                ready = [item for item in waiting if id(item) in judged and last_gradient(item) < ended(trial.case)]
+        for case in cases:
+            if case.updates or case.takes(returned):
+                ready = [item for item in waiting if id(item) in judged and item.last_gradient < case.ended]
                 self._judge_backward(ready, differing[1])
                 done = {id(item) for item in ready}
                 waiting = [item for item in waiting if id(item) not in done]
-                self._judge_parameters(gradients, trials)
-            self._judge_values(trial)
-            trial.introduced[0] = is_introduced(trial, trial.values, differing[0])
-            judged.add(id(trial))
+                self._judge_parameters(gradients, cases)
+            self._judge_values(case)
+            case.introduced[0] = is_introduced(case, case.values, differing[0])
+            judged.add(id(case))
         self._judge_backward(waiting, differing[1])
-        self._judge_parameters(gradients, trials)
-        find_absorbed(trials, backward=False)
+        self._judge_parameters(gradients, cases)
+        find_absorbed(cases, backward=False)
         find_absorbed(backward, backward=True)
         modules: dict[tuple[int | None, ...], tuple[Call, Call]] = {
-            (one.id, two.id): (one, two) for trial in trials for one, two in _single(trial.case.match)
+            (one.id, two.id): (one, two) for case in cases for one, two in _single(case.match)
         }
         return [
             CallResult(
                 step,
                 rank,
-                trial.case.match,
-                tuple(trial.values + trial.gradients),
-                _worst(trial.values),
-                _worst(trial.gradients),
-                trial.introduced[0],
-                trial.introduced[1],
-                _settings(trial, modules, self._readers),
-                trial.absorbed[0],
-                trial.absorbed[1],
+                case.match,
+                tuple(case.values + case.gradients),
+                _worst(case.values),
+                _worst(case.gradients),
+                case.introduced[0],
+                case.introduced[1],
+                _settings(case, modules, self._readers),
+                case.absorbed[0],
+                case.absorbed[1],
             )
-            for trial in trials
+            for case in cases
         ]
 
     def judge_gradients(self, step: int, rank: int, evidence: Sequence[Evidence]) -> list[CallResult]:
@@ -183,9 +187,9 @@ class BoundsJudge:
         self._judge_parameters(evidence, ())
         return [self._gradient(step, rank, item) for item in evidence]
 
-    def _judge_parameters(self, gradients: Sequence[Evidence], trials: Sequence[Trial]) -> None:
+    def _judge_parameters(self, gradients: Sequence[Evidence], cases: Sequence[Case]) -> None:
         largest = max((size(item.left) for item in gradients), default=0.0)
-        modules = {trial.case.match.left[0].site.name: trial for trial in trials if is_module(trial.case.match.left)}
+        modules = {case.match.left[0].site.name: case for case in cases if case.is_module}
         for item in gradients:
             key = key_of(item)
             if key in self._known:
@@ -195,7 +199,7 @@ class BoundsJudge:
             own = max(size(item.left), size(item.right))
             gain = max(1.0, _LITTLE * largest / own) if own else 1.0
             around = modules.get(item.pair.left_slot.rpartition(".")[0])
-            for each in of_outputs(around.case) if around is not None and own else ():
+            for each in around.of_outputs() if around is not None and own else ():
                 terms = max(1.0, elements(each.left) / max(elements(item.left), 1))
                 gain = max(gain, size(each.left) * math.sqrt(terms) / own)
                 # The errors of a mean all point the same way: then the sum is nothing but rounding.
@@ -211,42 +215,42 @@ class BoundsJudge:
 
     # --- values ---------------------------------------------------------------------------------------------------------
 
-    def _judge_values(self, trial: Trial) -> None:
-        evidence = [item for item in trial.case.evidence if not item.pair.part.backward]
+    def _judge_values(self, case: Case) -> None:
+        evidence = [item for item in case.evidence if not item.pair.part.backward]
         # A value that no recorded call has made may have been made between them: then it differs as what was made so far.
-        made_so_far = max(self._before.apart, self._forward, self._backward if trial.updates else 0.0)
-        unknown = self._made and is_module(trial.case.match.left)
+        made_so_far = max(self._before.apart, self._forward, self._backward if case.updates else 0.0)
+        unknown = self._made and case.is_module
         between = _Making(_UNKNOWN if unknown else Traits(), apart=made_so_far)
         weights = _Making(Traits(), apart=self._before.apart)
         came = [
-            self._remembered_from_before(item, trial, between if item.pair.part is Part.INPUT else weights)
+            self._remembered_from_before(item, case, between if item.pair.part is Part.INPUT else weights)
             for item in evidence
             if item.pair.part in PASSED
         ]
-        trial.apart = max((self._error(item) for item in came), default=0.0)
+        case.apart = max((self._error(item) for item in came), default=0.0)
         sources = [item.left for item in came]
         # The effect of another epsilon is not to be put down to cancellation.
-        steady = another_number(trial.settings)
+        steady = another_number(case.settings)
         # A module's output is made of what was made in it.
-        apart = max(trial.apart, self._forward) if trial.case.inside else trial.apart
-        making = _Making(trial.kind, sources, apart, trial.calls, apart, any_differs(came), steady=steady)
+        apart = max(case.apart, self._forward) if case.inside else case.apart
+        making = _Making(case.kind, sources, apart, case.calls, apart, any_differs(came), steady=steady)
         went = [item for item in evidence if item.pair.part not in PASSED]
-        self._made += [(trial.updates, item) for item in went]
-        if trial.updates:
-            trial.values = came + self._updated(trial, evidence, making, came)
+        self._made += [(case.updates, item) for item in went]
+        if case.updates:
+            case.values = came + self._updated(case, evidence, making, came)
             return
-        trial.values = came + [self._remembered(item, making) for item in went]
-        of_this_step = (item for item in trial.values if (item.pair.left, item.pair.right) not in self._left_over)
+        case.values = came + [self._remembered(item, making) for item in went]
+        of_this_step = (item for item in case.values if (item.pair.left, item.pair.right) not in self._left_over)
         self._forward = max([self._forward, *(self._error(item) for item in of_this_step if item.verdict.outcome.good)])
 
-    def _remembered_from_before(self, evidence: Evidence, trial: Trial, making: _Making) -> TensorResult:
+    def _remembered_from_before(self, evidence: Evidence, case: Case, making: _Making) -> TensorResult:
         """Verdict on a call's input: as it was judged where it was made, or else within the bound of the steps before."""
         apart = making.apart
         left_by_steps = max(
-            self._before.of_value(evidence), self._updates.get(both(evidence), 0.0) if self._updates else 0.0
+            self._before.of_value(evidence), self._updates.get(identities(evidence), 0.0) if self._updates else 0.0
         )
-        if evidence.pair.part is Part.PARAMETER and trial.case.match.left:
-            name = ".".join(filter(None, (trial.case.match.left[0].site.name, evidence.pair.left_slot)))
+        if evidence.pair.part is Part.PARAMETER and case.match.left:
+            name = ".".join(filter(None, (case.match.left[0].site.name, evidence.pair.left_slot)))
             self._weights[name] = evidence
             by_name = self._before.of_weight(name, evidence.left)
             if by_name is not None:  # what other weights may be says nothing of it
@@ -256,12 +260,12 @@ class BoundsJudge:
         return self._remembered(evidence, replace(making, apart=max(apart, left_by_steps), unseen=left_by_steps))
 
     def _updated(
-        self, trial: Trial, evidence: Sequence[Evidence], making: _Making, came: Sequence[TensorResult]
+        self, case: Case, evidence: Sequence[Evidence], making: _Making, came: Sequence[TensorResult]
     ) -> list[TensorResult]:
         """Verdicts on an optimizer's results. Each parameter is made of its own gradient, not of the worst."""
-        rate, inexact = rate_and_precision(trial.case.match)
-        epsilon = epsilon_of(trial.case.match)
-        whole = all(call.site.kind is not Kind.OP for call in trial.case.match.left)
+        rate, inexact = rate_and_precision(case.match)
+        epsilon = epsilon_of(case.match)
+        whole = all(call.site.kind is not Kind.OP for call in case.match.left)
         taken: dict[str, list[Evidence]] = {}
         for item in evidence:
             if item.pair.part in PASSED:
@@ -274,7 +278,9 @@ class BoundsJudge:
             own, share, uncertain = taken.get(number_in(item.pair.left_slot), []), share_of(item, rate), 0.0
             if whole and is_parameter(item) and not making.steady:
                 uncertain = max((self._uncertain(each) for each in own if not is_parameter(each)), default=0.0)
-                uncertain = max(uncertain, *(beside(epsilon, each) for each in own if is_gradient(each)), 0.0)
+                uncertain = max(
+                    uncertain, *(epsilon_uncertainty(epsilon, each) for each in own if is_gradient(each)), 0.0
+                )
                 share = max(share, *(moved(each.left, item.left) for each in own if is_parameter(each)), 0.0)
             elif not whole:  # one of its kernels: p + a·m/√v, √v, the larger of two
                 own = [each for each in evidence if each.pair.part in PASSED]
@@ -284,7 +290,7 @@ class BoundsJudge:
             apart = max(apart, share * max(inexact, uncertain))
             result = self._remembered(item, replace(making, apart=apart, unseen=share * uncertain))
             made.append(result)
-            self._updates[both(item)] = self._error(result)
+            self._updates[identities(item)] = self._error(result)
             if uncertain < UNCERTAIN and _telling(result):
                 self._after = max(self._after, result.verdict.error or 0.0)
         return made
@@ -300,14 +306,14 @@ class BoundsJudge:
         for item in self._gradients:
             name = item.pair.left_slot
             known = max(uncertain.get(name, _INEXACT), self._uncertain(item))
-            uncertain[name] = max(known, beside(_EPSILON, item)) if self._foreign else known
+            uncertain[name] = max(known, epsilon_uncertainty(_EPSILON, item)) if self._foreign else known
         for name, evidence in self._weights.items():
             verdict, error = self._known[key_of(evidence)]
             if verdict.outcome.good and name in uncertain:
                 yield name, Weight(evidence.left, error, uncertain[name])
 
     def _apart_of(self, came: Sequence[TensorResult]) -> Callable[[Evidence], float]:
-        """Tells the difference of the values with the same number among an optimizer's inputs, its parameter, gradient and state;
+        """A function: difference of the values with the same number among an optimizer's inputs, its parameter, gradient and state;
         of all of them where none has it. By a table: optimizers take thousands.
         """
         found: dict[str, float] = {}
@@ -319,53 +325,53 @@ class BoundsJudge:
 
     # --- gradients ------------------------------------------------------------------------------------------------------
 
-    def _judge_backward(self, trials: Sequence[Trial], differing: set[int]) -> None:
-        for trial in trials:
-            self._judge_gradients(trial)
-            own = is_introduced(trial, trial.gradients, differing)
-            trial.introduced[1] = own and not any_differs(trial.values)
-            trial.shown = own and any_differs(trial.values)
+    def _judge_backward(self, cases: Sequence[Case], differing: set[int]) -> None:
+        for case in cases:
+            self._judge_gradients(case)
+            own = is_introduced(case, case.gradients, differing)
+            case.introduced[1] = own and not any_differs(case.values)
+            case.shown = own and any_differs(case.values)
 
-    def _judge_gradients(self, trial: Trial) -> None:
+    def _judge_gradients(self, case: Case) -> None:
         """Incoming: the gradients of the outputs. What goes out is made of them and of the values of the forward pass."""
-        evidence = [item for item in trial.case.evidence if item.pair.part.backward]
+        evidence = [item for item in case.evidence if item.pair.part.backward]
         if not evidence:
             return
         outputs = [item for item in evidence if item.pair.part is Part.OUTPUT_GRADIENT]
         others = [item for item in evidence if item.pair.part is not Part.OUTPUT_GRADIENT]
-        tie = max(trial.apart, self._backward)
+        tie = max(case.apart, self._backward)
         # A gradient of an output is the sum of what its consumers sent back; they were judged before. What was not recorded has
         # made it of values.
         summing = _Making(Traits(decides=True), (), max(self._forward, self._backward), 4, tie)
-        results = [self._summed(item, summing, trial) for item in outputs]
+        results = [self._summed(item, summing, case) for item in outputs]
         # Results are saved for the backward pass, too.
-        apart = max(map(self._error, (*trial.values, *results)), default=0.0)
-        taken = [item.left for item in trial.values if item.pair.part in PASSED]
-        made = [item.left for item in trial.values if item.pair.part not in PASSED]
+        apart = max(map(self._error, (*case.values, *results)), default=0.0)
+        taken = [item.left for item in case.values if item.pair.part in PASSED]
+        made = [item.left for item in case.values if item.pair.part not in PASSED]
         gradients = [item.left for item in outputs]
         making = _Making(
-            replace(trial.inner, steps=4 * trial.kind.steps),
+            replace(case.inner, steps=4 * case.kind.steps),
             [*gradients, *taken],
             apart if outputs else max(apart, self._backward),
-            trial.calls,
+            case.calls,
             tie,
             any_differs(results),
             Backward(gradients, taken, made),
             # A difference of values may or may not show in gradients; cancellation is no excuse for it.
-            any_differs(trial.values) or another_number(trial.settings),
+            any_differs(case.values) or another_number(case.settings),
         )
         results += [self._remembered(item, making) for item in others]
         self._backward = self._largest(self._backward, results)
-        trial.gradients = results
+        case.gradients = results
 
-    def _summed(self, evidence: Evidence, making: _Making, trial: Trial) -> TensorResult:
+    def _summed(self, evidence: Evidence, making: _Making, case: Case) -> TensorResult:
         """The gradient of an output. Where no recorded call has sent it back, it may be what is left of the larger ones that came
         into the module around.
         """
         key = key_of(evidence)
         if key not in self._known:
             own = max(size(evidence.left), size(evidence.right))
-            around = max((self._came_back.get(call.parent, 0.0) for call in trial.case.match.left), default=0.0)
+            around = max((self._came_back.get(call.parent, 0.0) for call in case.match.left), default=0.0)
             self._known[key] = self._judged(evidence, making, max(1.0, _LITTLE * around / own) if own else 1.0)
         return _result(evidence, self._known[key][0])
 
@@ -429,12 +435,12 @@ def _single(match: Match) -> Iterator[tuple[Call, Call]]:
 
 
 def _settings(
-    trial: Trial, known: Mapping[tuple[int | None, ...], tuple[Call, Call]], readers: Readers | None
+    case: Case, known: Mapping[tuple[int | None, ...], tuple[Call, Call]], readers: Readers | None
 ) -> Mapping[str, tuple[str, str]]:
     """Settings that differ between the two calls, or between their modules if the calls show none. A module's epsilon may be an
     argument on one side, and a property of the kernel on the other.
     """
-    match, found = trial.case.match, trial.settings
+    match, found = case.match, case.settings
     decisive = any(NOT_GIVEN not in sides for sides in found.values())  # not merely by name here, by position there
     if decisive or not match.left or not match.right or match.left[0].site.kind is Kind.MODULE:
         return found
@@ -450,7 +456,7 @@ def _result(evidence: Evidence, verdict: Verdict) -> TensorResult:
 
 
 def _telling(item: TensorResult) -> bool:
-    """Does what rounding has done here tell of others? What is nothing but noise, or may be, says nothing of them."""
+    """True if what rounding has done here tells of others. What is nothing but noise, or may be, says nothing of them."""
     verdict = item.verdict
     return verdict.outcome.good and max(verdict.error or 0.0, verdict.bound or 0.0) < NOISE
 

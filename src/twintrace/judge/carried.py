@@ -53,7 +53,7 @@ class CarriedBounds:
 
     def of_value(self, evidence: Evidence) -> float:
         """Bound for a value that a step before has made."""
-        return self.values.get(both(evidence), 0.0) if self.values else 0.0
+        return self.values.get(identities(evidence), 0.0) if self.values else 0.0
 
     def of_weight(self, name: str, tensor: Tensor) -> float | None:
         """Bound for a weight by its name, of which the left side has this value now. None: nothing is known of it."""
@@ -65,7 +65,7 @@ class CarriedBounds:
         return known.apart + known.uncertain * (min(1.0, 4 * share) if known.uncertain >= UNCERTAIN else share)
 
 
-def both(evidence: Evidence) -> tuple[Hashable, Hashable]:
+def identities(evidence: Evidence) -> tuple[Hashable, Hashable]:
     """The key by which two values are known in another step."""
     return identity(evidence.left), identity(evidence.right)
 
@@ -94,7 +94,7 @@ def uncertainty(evidence: Evidence) -> float:
 
 
 def moved(before: Tensor, after: Tensor) -> float:
-    """By how much of its size a weight has changed, as far as its statistics tell: an optimizer that divides by the size of the
+    """Share of its size by which a weight has changed, as far as its statistics tell: an optimizer that divides by the size of the
     gradient moves the ends as far as everything else.
     """
     one, two = before.statistics, after.statistics

@@ -1,4 +1,4 @@
-"""Which of all the differences is the first, and whose is it?
+"""The first of all differences, and the calls that it is told of.
 
     first_forward(results)     the first pair whose inputs agree and whose outputs do not, in the order of the data flow
     first_backward(results)    the same for gradients; the backward pass runs the other way round
@@ -18,7 +18,7 @@ from ..model.sites import Kind, Phase
 from ..model.steps import EqualStep
 from ..model.tensors import Tensor
 from ..model.verdicts import Outcome
-from .gradients import otherwise
+from .changed_gradients import changed_before_update
 
 SWAPPED = "the same values come in, in another order"
 _TELLING = (Part.PARAMETER, Part.INPUT, Part.BUFFER, Part.OUTPUT, Part.AFTER)
@@ -50,7 +50,7 @@ def first_forward(results: Sequence[CallResult], *, alone: Collection[int] = ())
     else:
         because = SWAPPED if swapped else _inherited_because(chosen, tensors, step in alone)
     if update and not own and not swapped:
-        because, advice = otherwise(chosen, results) or (because, advice)
+        because, advice = changed_before_update(chosen, results) or (because, advice)
     place = _forward_order(chosen)
     before = sum(1 for item in results if item.step <= step and _forward_order(item) < place and item.match.left)
     return Divergence(chosen, False, tuple(tensors), not (own or swapped), because, before, advice)
@@ -96,7 +96,7 @@ def first_mistake(results: Sequence[CallResult], *, backward: bool) -> Divergenc
     place = order(result)
     before = sum(1 for item in results if item.match.left and item.step <= result.step and order(item) < place)
     if mistake.kind == "leaf" and _updates(result):  # gradients that no recorded call sent: added up, clipped, scaled
-        told = otherwise(result, results)
+        told = changed_before_update(result, results)
         if told is not None:
             mistake = replace(mistake, what=told[0], advice=told[1])
     return Divergence(result, backward, tuple(tensors), False, mistake.what, before, mistake.advice, mistake)
@@ -112,17 +112,17 @@ def counting_equal_steps(found: Divergence, equal: Sequence[EqualStep]) -> Diver
 
 
 def _arises(result: CallResult) -> bool:
-    """Does the difference surely arise here? Not if nothing is known of what came in."""
+    """True if the difference surely arises here: not if nothing is known of what came in."""
     return (result.introduced_forward and not _takes_unpaired(result)) or _swapped(result)
 
 
 def _saved(result: CallResult) -> bool:
-    """Is it a value that was saved, and no call?"""
+    """True of a value that was saved, and no call."""
     return any(call.site.kind is Kind.SAVE for call in result.match.left)
 
 
 def _swapped(result: CallResult) -> bool:
-    """Do the same tensors come in on both sides, in another order? Known by their bits."""
+    """True if the same tensors come in on both sides, in another order. They are known by their bits."""
     came = [item for item in result.tensors if item.pair.part is Part.INPUT]
     if not any(_differs(item, backward=False) for item in came):
         return False
@@ -131,7 +131,7 @@ def _swapped(result: CallResult) -> bool:
 
 
 def _takes_unpaired(result: CallResult) -> bool:
-    """Is none of its inputs compared, though both sides have some?"""
+    """True if none of its inputs is compared, though both sides have some."""
     compared = any(item.pair.part is Part.INPUT for item in result.tensors)
     sides = (result.match.only_left, result.match.only_right)
     return not compared and all(any(item.part is Part.INPUT for item in side) for side in sides)

@@ -12,15 +12,18 @@ from typing import TYPE_CHECKING
 
 from ..model.pairs import Layout, Part, TensorPair
 from ..model.records import Call, Role
-from ..model.results import Mistake, Status, TensorResult
+from ..model.results import Mistake, TensorResult
+from ..model.verdicts import Outcome
+from ..operations.beginnings import from_same_values
 from ..operations.sides import Slice, name_of, outputs_of
 from ..operations.traits import traits_of
 from .rounding import unit
-from .state import SINGLE, Judged, JudgeState, is_float
+from .settings import other_arguments
+from .state import SINGLE, JudgeState, Standing, is_float, only_call
 
 if TYPE_CHECKING:
     from ..operations.candidates import Cause
-    from ..operations.recomputation import Difference
+    from ..operations.differences import Difference
 
 _PRODUCTS = 3
 """Products of which most must have another element type before a run counts as one in another precision."""
@@ -44,27 +47,28 @@ class Explainer:
         return (drawn[0], drawn[1]) if any(drawn) else None
 
     def random_mistake(
-        self, item: TensorResult, left: Slice, right: Slice, random: tuple[bool, bool], incoming: Judged
-    ) -> Judged:
-        if incoming.status in (Status.PARTED, Status.UNTOLD):
+        self, item: TensorResult, left: Slice, right: Slice, random: tuple[bool, bool], incoming: Standing
+    ) -> Standing:
+        """Standing of two values of which the sides that `random` names drew the numbers."""
+        if incoming.outcome in (Outcome.DIFFERENT, Outcome.UNKNOWN):
             because = "random numbers, applied to values that differ already"
-            return Judged(incoming.status, because=because, sources=incoming.sources)
+            return Standing(incoming.outcome, because=because, sources=incoming.sources)
         drawing = tuple(self._drawing(which, part) for which, part in enumerate((left, right)))
         names = " | ".join(dict.fromkeys(name_of(call) for calls in drawing for call in calls))
         if all(random):
             settings = self.different_settings(left, right)
             if settings:
                 what = f"{names} is set differently: {settings}"
-                return Judged(Status.PARTED, because=what, mistakes=(Mistake("meaning", what, why=settings),))
+                return Standing(Outcome.DIFFERENT, because=what, mistakes=(Mistake("meaning", what, why=settings),))
             what = f"{names} draws random numbers: another seed or generator state"
             advice = "seed both sides alike, or switch the random part off (dropout p=0, eval mode) and compare again"
             mistake = Mistake("random", what, what, advice, left=drawing[0], right=drawing[1])
-            return Judged(Status.PARTED, because=what, mistakes=(mistake,))
+            return Standing(Outcome.DIFFERENT, because=what, mistakes=(mistake,))
         side = "left" if random[0] else "right"
         what = f"only the {side} draws random numbers: {names}"
         why = f"{what}; is the other side in eval mode, or its rate 0 (training, p)?"
         mistake = Mistake("random", what, why, side=side, left=drawing[0], right=drawing[1])
-        return Judged(Status.PARTED, because=what, mistakes=(mistake,))
+        return Standing(Outcome.DIFFERENT, because=what, mistakes=(mistake,))
 
     def _drawing(self, which: int, part: Slice) -> tuple[Call, ...]:
         """The first call of a slice that draws random numbers."""
@@ -75,26 +79,20 @@ class Explainer:
         return ()
 
     def different_settings(self, left: Slice, right: Slice) -> str:
-        from ..operations import different_arguments
-        from ..operations.meanings import FRAMEWORKS_OWN, told
-
+        """Settings that differ between two calls of one operation, as text."""
         if len(left.calls) != 1 or len(right.calls) != 1:
             return ""
         one, two = self._state.sides[0].meaning(left.calls[0]), self._state.sides[1].meaning(right.calls[0])
         if one is None or two is None or one.operation != two.operation:
             return ""
-        return ", ".join(
-            f"{name}: {told(mine)} | {told(other)}"
-            for name, (mine, other) in different_arguments(one, two).items()
-            if name not in FRAMEWORKS_OWN
-        )
+        return ", ".join(f"{name}: {ours} | {theirs}" for name, (ours, theirs) in other_arguments(one, two).items())
 
     def cause(self, left: Slice, right: Slice, pair: TensorPair) -> Cause | None:
         """The change that explains a difference, proven from the values that both sides begin with; None if none does."""
         recomputation, bound = self._state.recomputation, self._state.partners(left, right)
         found = recomputation.causes(left, right, bound, pair.layout)
         if found is None:
-            longer = recomputation.from_same_values(left, right, bound, self._state.known, self._state.agrees)
+            longer = from_same_values(self._state.sides, left, right, bound, self._state.known, self._state.agrees)
             found = recomputation.causes(*longer, bound, pair.layout) if longer != (left, right) else None
         found = found or self._earlier_cause(left, right, pair)
         return found or recomputation.causes(left, right, bound, pair.layout, paths=True)
@@ -102,6 +100,7 @@ class Explainer:
     def meaning_mistake(
         self, left: Slice, right: Slice, pair: TensorPair, difference: Difference, cause: Cause | None
     ) -> Mistake:
+        """The mistake of two slices that mean something else, with its cause if one was proven."""
         if difference.shapes is not None:
             what = f"the two results do not have the same shape: {list(difference.shapes[0])} | {list(difference.shapes[1])}"
         else:
@@ -207,9 +206,9 @@ class Explainer:
         side = ("left", "right")[which]
         to = " | ".join(self._state.sides[which].tensor(number).spec.dtype for number in outputs_of(call).values())
         why = f"only the {side} casts to {to} in between ({name_of(call)}), and loses precision"
-        blamed = ((call,), ()) if which == 0 else ((), (call,))
+        left, right = only_call(which, call)
         advice = "compute in the same precision on both sides"
-        return Mistake("meaning", what, why, advice, side, size, left=blamed[0], right=blamed[1])
+        return Mistake("meaning", what, why, advice, side, size, left=left, right=right)
 
     def _is_cast_next(self, which: int, number: int, dtype: str) -> bool:
         """True if all that is done with a value is to cast it to an element type, after it was moved or not."""
@@ -288,7 +287,8 @@ class Explainer:
         if not lefts & set(left.edge) and not rights & set(right.edge):
             return None
         known = self._state.known[0] - lefts, self._state.known[1] - rights
-        longer = self._state.recomputation.from_same_values(
+        longer = from_same_values(
+            self._state.sides,
             self._state.sides[0].slice(pair.left, known[0]),
             self._state.sides[1].slice(pair.right, known[1]),
             self._state.bound,

@@ -29,7 +29,7 @@ def rate_and_precision(match: Match) -> tuple[float, float]:
 
 
 def of_adam(epsilon: float, decay: float) -> float:
-    """By how much two implementations of Adam differ in what they add to the root of the mean square: one before, the other after
+    """Difference of two implementations of Adam in what they add to the root of the mean square: one before, the other after
     it has corrected the average for its beginning.
     """
     return epsilon / math.sqrt(1 - decay) if decay < 1 else 0.0
@@ -44,7 +44,7 @@ def epsilon_of(match: Match) -> float:
     return max((of_adam(eps, beta) for eps, beta in found if eps and beta), default=0.0)
 
 
-def beside(epsilon: float, gradient: Evidence) -> float:
+def epsilon_uncertainty(epsilon: float, gradient: Evidence) -> float:
     """Uncertainty of a step by that, with elements of all sizes in its gradient."""
     whole = size(gradient.left)
     return math.sqrt(min(1.0, epsilon / whole)) if whole else 0.0
@@ -59,12 +59,12 @@ def share_of(evidence: Evidence, rate: float) -> float:
 
 
 def is_gradient(evidence: Evidence) -> bool:
-    """Is it a gradient, among what an optimizer takes?"""
+    """True of a gradient among what an optimizer takes."""
     return evidence.pair.left_slot.startswith(GRADIENTS)
 
 
 def is_parameter(evidence: Evidence) -> bool:
-    """Is it a parameter itself, among what an optimizer takes and makes? They are its first argument."""
+    """True of a parameter itself, among what an optimizer takes and makes. They are its first argument."""
     return evidence.pair.left_slot.startswith(("parameters", "0."))
 
 

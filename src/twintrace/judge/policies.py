@@ -139,7 +139,7 @@ def _by_statistics(evidence: Evidence, types: str, rounded: bool) -> Verdict | N
 
 
 def _moved_by_last_bits(tensor: Tensor, one: Statistics, two: Statistics) -> bool:
-    """Were a few elements rounded otherwise, which their sums hardly show?"""
+    """True if a few elements may have been rounded otherwise, which their sums hardly show."""
     if unit(tensor.spec.dtype) <= UNITS["f64"]:
         return True
     return not tensor.is_rough and not same_values(one, two, elements(tensor))
@@ -154,12 +154,12 @@ def _odd(known: Statistics, rough: bool) -> tuple[int, ...]:
 
 
 def _same_kind(left: str | None, right: str | None) -> bool:
-    """Can two fingerprints be compared?"""
+    """True if two fingerprints can be compared."""
     return bool(left and right) and left.startswith(CRC) == right.startswith(CRC)  # type: ignore[union-attr]
 
 
 def fits(left: tuple[int, ...], right: tuple[int, ...], layout: Layout) -> bool:
-    """Does the right shape, laid out so, lie on the left one?"""
+    """True if the right shape, laid out so, lies on the left one."""
     if layout.axes is not None:
         if sorted(layout.axes) != list(range(len(right))):
             return False
@@ -219,7 +219,7 @@ def _order_gap(evidence: Evidence) -> float:
 
 
 def _slack(tensor: Tensor) -> float:
-    """By how much a tool may have miscalculated mean and norm, which it sums in the precision of the elements, one by one."""
+    """Relative error that a tool may have made in mean and norm, which it sums in the precision of the elements, one by one."""
     if not tensor.is_rough:
         return 0.0
     return max(unit(tensor.spec.dtype), 4 * unit("f32") * math.sqrt(elements(tensor)))  # measured: up to 3 in MindSpore

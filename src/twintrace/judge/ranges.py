@@ -20,13 +20,12 @@ mistakes.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from ..model.nonfinite import Counts, ValueRange
 from ..model.records import Call
 from ..model.results import Mistake, TensorResult
-from ..model.sites import Phase
 from ..model.tensors import Tensor
 from ..operations.nonfinite import (
     Cause,
@@ -38,7 +37,7 @@ from ..operations.nonfinite import (
     terms_of,
 )
 from ..operations.sides import Bound, Slice, inputs_of, name_of, outputs_of
-from .state import JudgeState, not_recomputable
+from .state import JudgeState, not_recomputable, only_call
 
 if TYPE_CHECKING:
     from ..operations.meanings import Meaning
@@ -134,7 +133,7 @@ class RangeJudge:
 
     def _odd_elements(self, item: TensorResult, slices: Beginning | None) -> tuple[bool, bool]:
         """True of each side that has elements which are not finite, are so in the other, and were not meant to be."""
-        left, right = self._state.recomputation.laid_alike((item.pair.left, item.pair.right), item.pair.layout)
+        left, right = self._state.recomputation.recorded.laid_alike((item.pair.left, item.pair.right), item.pair.layout)
         finite = left.isfinite(), right.isfinite()
         odd = ~finite[0] & finite[1], ~finite[1] & finite[0]
         if slices is not None and (bool(odd[0].any()) or bool(odd[1].any())):
@@ -219,21 +218,26 @@ class RangeJudge:
             advice = "compute this in a type with a wider range, or scale what comes in" if lost else ""
         else:
             why = advice = ""
-        blamed: tuple[Sequence[Call], Sequence[Call]] = (
-            ((), ()) if call is None else (((call,), ()), ((), (call,)))[which]
-        )
-        return Mistake(
-            "range", what, why, advice, side, math.inf, backward=backward,
-            left=tuple(blamed[0]), right=tuple(blamed[1]),
-        )  # fmt: skip
+        left, right = self._blamed(which, call)
+        return Mistake("range", what, why, advice, side, math.inf, backward=backward, left=left, right=right)
+
+    def _blamed(self, which: int, call: Call | None) -> tuple[tuple[Call, ...], tuple[Call, ...]]:
+        """The call that does it, beside its partner if it has one of its own."""
+        if call is None:
+            return (), ()
+        match = self._state.match_of[which].get(call.id)
+        if match is not None and len(match.left) == len(match.right) == 1:
+            return match.left, match.right
+        return only_call(which, call)
 
     def _why(self, which: int, call: Call | None) -> Cause | None:
         if call is None:
             return None
         meaning, operation = self._operation(which, call)
         taken = {number: self._range(which, number) for number in inputs_of(call).values()}
-        if call.site.phase is Phase.UPDATE:
-            return cause_of_update(call, meaning, {item.spec.dtype for item in taken.values()})
+        step = cause_of_update(call, meaning, {item.spec.dtype for item in taken.values()})
+        if step is not None:
+            return step
         made = [self._range(which, number) for number in outputs_of(call).values()]
         made = [item for item in made if item.counts]
         if not made:  # the result is lost in the small numbers of its type

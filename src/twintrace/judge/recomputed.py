@@ -5,11 +5,12 @@
 Values are gone through in the order of the data flow. The calls between two compared values and the compared values before them are
 recomputed in float64, on both sides:
 
-    in: clean    calls mean the same, each within its rounding      out: clean, whatever the distance
-    in: clean    they mean something else                           out: parted, a mistake
-    in: clean    a recorded result is not what its call computes    out: parted, a mistake of that side
-    in: parted   …                                                  out: parted, until nothing of it is left
-    in: unequal  a call has no known meaning, or no values          out: untold
+    in                   the calls between                                  out
+    same or rounding     mean the same, each within its rounding            rounding, whatever the distance
+    same or rounding     mean something else                                different, a mistake
+    same or rounding     one recorded what it does not compute              different, a mistake of that side
+    different            …                                                  different, until nothing of it is left
+    any that is unequal  one has no known meaning, or no values             unknown
 
 Gradients go the other way, by the vector-Jacobian product of each call; what comes together at a value is added up.
 
@@ -18,7 +19,7 @@ Gradients go the other way, by the vector-Jacobian product of each call; what co
     backward.py       gradients
     detours.py        values that part and meet again
     explanations.py   causes
-    conclusion.py     which mistakes reach a result
+    conclusion.py     which mistakes reach a result, with ends.py, unpaired.py, lone.py, effects.py and loss_scale.py
 """
 
 from __future__ import annotations
@@ -28,14 +29,15 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ..model.pairs import Alignment, Part, TensorPair
-from ..model.results import CallResult, Mistake, Status, TensorResult
+from ..model.results import CallResult, Mistake, TensorResult
 from ..model.sites import Phase
 from ..model.verdicts import Outcome, Verdict
 from .backward import Gradients
 from .conclusion import Conclusion, Judgement
 from .detours import Detours
+from .ends import Ends
 from .explanations import Explainer
-from .state import Judged, JudgeState, Standing, comes_in
+from .state import JudgeState, Standing, comes_in
 from .values import Values
 
 if TYPE_CHECKING:
@@ -66,7 +68,8 @@ class Recomputed:
         self._detours = Detours(self._state)
         self._values = Values(self._state, explainer, self._detours)
         self._gradients = Gradients(self._state)
-        self._conclusion = Conclusion(self._state, explainer, self._gradients)
+        self._ends = Ends(self._state)
+        self._conclusion = Conclusion(self._state, explainer, self._gradients, self._ends)
         self._gradient_bits = {
             self._state.sides[0].tensor(gradient.tensor).fingerprint: gradient.order
             for call in reversed(self._state.sides[0].calls)
@@ -83,7 +86,7 @@ class Recomputed:
 
     def judge(self) -> Judgement:
         """The results with what recomputation says of them."""
-        judged: dict[int, dict[int, Judged]] = {number: {} for number in range(len(self._state.results))}
+        judged: dict[int, dict[int, Standing]] = {number: {} for number in range(len(self._state.results))}
         gradients = self._gradient_numbers()
         for number, result in enumerate(self._state.results):  # what a module holds is there before the calls inside it
             for place, item in enumerate(result.tensors):
@@ -119,13 +122,13 @@ class Recomputed:
         return left.maker(pair.left) is None and right.maker(pair.right) is None
 
     def _judge_gradients(
-        self, judged: Mapping[int, dict[int, Judged]], over: bool = True, before: int | None = None
+        self, judged: Mapping[int, dict[int, Standing]], over: bool = True, before: int | None = None
     ) -> None:
         """Judges the gradients that have not been; unless the backward pass is `over`, only those that kernels have computed.
 
         `before`: only those of calls whose backward pass began before this observation.
         """
-        self._detours.settle(self._conclusion.ends(0))
+        self._detours.settle(self._ends)
         for number in sorted(judged, key=lambda index: _backward_order(self._state.results[index])):
             if before is not None and _backward_order(self._state.results[number]) >= (0, before):
                 break
@@ -155,7 +158,7 @@ class Recomputed:
         return since is not None and bool(result.match.left) and since < result.match.left[0].order
 
     def _result(
-        self, result: CallResult, judged: Mapping[int, Judged], made: Collection[tuple[int, int]]
+        self, result: CallResult, judged: Mapping[int, Standing], made: Collection[tuple[int, int]]
     ) -> CallResult:
         tensors = []
         mistakes: list[Mistake] = []
@@ -193,23 +196,14 @@ def _backward_order(result: CallResult) -> tuple[int, int]:
     return (0, min(orders)) if orders else (1, 0)
 
 
-_OUTCOMES = {
-    Status.SAME: Outcome.SAME,
-    Status.CLEAN: Outcome.ROUNDING,
-    Status.UNTOLD: Outcome.UNKNOWN,
-    Status.PARTED: Outcome.DIFFERENT,
-}
-
-
-def _verdict(item: TensorResult, judged: Judged) -> Verdict:
+def _verdict(item: TensorResult, judged: Standing) -> Verdict:
     old = item.verdict
-    if judged.status is Status.SAME and old.outcome is Outcome.SAME:
+    if judged.outcome is Outcome.SAME and old.outcome is Outcome.SAME:
         return old
-    outcome = _OUTCOMES[judged.status]
     because = judged.because or judged.untold or old.because
-    if judged.status is Status.UNTOLD and judged.untold and judged.untold not in because:
+    if judged.outcome is Outcome.UNKNOWN and judged.untold and judged.untold not in because:
         because = f"not recomputed ({judged.untold}): {because}"
-    return Verdict(outcome, because, old.error, old.bound)
+    return Verdict(judged.outcome, because, old.error, old.bound)
 
 
 def _worst(verdicts: Iterable[Verdict]) -> Verdict | None:

@@ -60,6 +60,7 @@ def of_average(decay: float) -> float:
 
 
 def elements(tensor: Tensor) -> int:
+    """Number of elements."""
     return math.prod(tensor.spec.shape)
 
 
@@ -70,6 +71,7 @@ def size(tensor: Tensor) -> float:
 
 
 def root_mean_square(known: Statistics, count: int) -> float:
+    """Root mean square of the finite ones of `count` values; 0 if it is not known."""
     finite = count - known.nan - known.posinf - known.neginf
     return known.norm / math.sqrt(finite) if known.norm is not None and finite > 0 else 0.0
 

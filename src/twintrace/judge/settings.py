@@ -19,7 +19,7 @@ from typing import Any, TypeAlias
 
 from ..model.records import Call
 from ..model.values import Nest, TensorRef, Token, Value, leaves
-from ..operations import Argument, Meaning, Operand, equal_arguments, traits_of
+from ..operations import Argument, Meaning, Operand, different_arguments, equal_arguments, traits_of
 from ..operations.meanings import FRAMEWORKS_OWN, told
 from ..operations.steps import STEPS
 
@@ -74,6 +74,16 @@ def _meant(left: Meaning, right: Meaning) -> dict[str, tuple[str, str]]:
         if differs:
             found[name] = told(one), told(two)
     return found
+
+
+def other_arguments(left: Meaning, right: Meaning) -> dict[str, tuple[str, str]]:
+    """Arguments in which two meanings of one operation differ, by name, as text. Tensors are not compared, and what no user can
+    set is left out.
+    """
+    different = different_arguments(left, right)
+    return {
+        name: (told(one), told(two)) for name, (one, two) in sorted(different.items()) if name not in FRAMEWORKS_OWN
+    }
 
 
 def _is_state(value: Argument) -> bool:

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 from ..model.pairs import Alignment, Layout, Match, Part, TensorPair
 from ..model.records import Call
-from ..model.results import CallResult, Mistake, Status, TensorResult, Terms
-from ..model.verdicts import Outcome, Verdict
+from ..model.results import CallResult, Mistake, TensorResult, Terms
+from ..model.tensors import Tensor
+from ..model.verdicts import BADNESS, Outcome, Verdict
 from ..operations.sides import Bound, Slice, name_of
 from .rounding import unit
 
@@ -30,17 +31,13 @@ SMALL = 100.0
 """Units of a run's rounding, below which another meaning is no larger than what its bounds allow, and still counts."""
 EXACT = 1e-9
 """Relative effect at a result, of float64, that is more than its own rounding."""
-ORDER = {status: place for place, status in enumerate(Status)}
-
-Standing = tuple[Status, frozenset[Mistake]]
-"""Status of a value that a step left behind, and the mistakes that it comes from."""
 
 
 @dataclass(slots=True)
-class Judged:
-    """One pair of values, judged."""
+class Standing:
+    """Standing of a pair of values, or of what is made of them: an outcome, and the mistakes that it comes from."""
 
-    status: Status
+    outcome: Outcome
     terms: Terms | None = None
     because: str = ""
     mistakes: tuple[Mistake, ...] = ()
@@ -57,7 +54,7 @@ class Judged:
     """Why a gradient on the way, which has no partner, could not be recomputed."""
 
 
-UNSEEN = Judged(Status.SAME)
+UNSEEN = Standing(Outcome.SAME)
 
 
 class JudgeState:
@@ -75,23 +72,23 @@ class JudgeState:
         self.recomputation = recomputation
         self.sides = recomputation.sides
         self.before = before
-        self.values: dict[tuple[int, int], Judged] = {}
+        self.values: dict[tuple[int, int], Standing] = {}
         self._wrong: dict[int, set[int]] = {}
         """Values of the left beside which a value of the right was found wrong at some time."""
-        self.gradients: dict[tuple[int, int], Judged] = {}
+        self.gradients: dict[tuple[int, int], Standing] = {}
         self.bound: dict[int, Bound] = {}
         """Right tensors and the left ones they were compared with first."""
         self.layouts: dict[tuple[int, int], Layout] = {}
         """Layouts of the values that were compared."""
         self.right_of: dict[int, int] = {}
         """The first right tensor that each left one was compared with."""
-        self.of_left: dict[int, Judged] = {}
+        self.of_left: dict[int, Standing] = {}
         """The best that was found of each left tensor: one that agrees with a right one is right, whatever else it meets."""
         self.known: tuple[set[int], set[int]] = (set(), set())
         self.discarded: set[tuple[int, int]] = set()
         """Values that were paired and do not belong together."""
-        self.gradient_of: tuple[dict[int, Judged], dict[int, Judged]] = ({}, {})
-        self.gradient_by_bits: dict[tuple[str | None, str | None], Judged] = {}
+        self.gradient_of: tuple[dict[int, Standing], dict[int, Standing]] = ({}, {})
+        self.gradient_by_bits: dict[tuple[str | None, str | None], Standing] = {}
         self.notes: dict[str, float] = {}
         """Calls that differ by what no argument of their frameworks can change, and by how much."""
         self.remarks: list[str] = []
@@ -125,26 +122,38 @@ class JudgeState:
         """True at level op, where the kernels of the backward pass are calls."""
         return self.sides[0].level == self.sides[1].level == "op"
 
-    def remember(self, item: TensorResult, judged: Judged) -> None:
+    def remember(self, item: TensorResult, judged: Standing) -> None:
         """Keeps the standing of a pair of values: slices of later ones begin there."""
         left, right = item.pair.left, item.pair.right
         self.values[left, right] = judged
         if judged.mistakes:
             self._wrong.setdefault(right, set()).add(left)
         self.layouts.setdefault((left, right), item.pair.layout)
-        if judged.status is not Status.SAME and any(
+        if judged.outcome is not Outcome.SAME and any(
             tensor.payload is None and tensor.statistics is None for tensor in (item.left, item.right)
         ):
             return  # a tensor inside of vmap: nothing can be computed from it. A jagged one has its values beside it
         self.bound.setdefault(right, Bound(left, item.pair.layout))
         self.right_of.setdefault(self.bound[right].left, right)
         known = self.of_left.get(left)
-        if known is None or ORDER[judged.status] < ORDER[known.status]:
+        if known is None or BADNESS[judged.outcome] < BADNESS[known.outcome]:
             self.of_left[left] = judged
         self.known[0].add(left)
         self.known[1].add(right)
-        if item.left.fingerprint and item.right.fingerprint and not judged.detour:
-            self.left_behind[item.left.fingerprint, item.right.fingerprint] = judged.status, judged.sources
+        if not judged.detour:
+            self.leave_behind((item.left, item.right), judged.outcome, judged.sources)
+
+    def leave_behind(
+        self, tensors: tuple[Tensor, Tensor], outcome: Outcome, sources: frozenset[Mistake] = frozenset()
+    ) -> None:
+        """Keeps the standing of a pair of values for later steps, which know them by their fingerprints."""
+        left, right = tensors[0].fingerprint, tensors[1].fingerprint
+        if left and right:
+            self.left_behind[left, right] = Standing(outcome, sources=sources)
+
+    def tensors(self, left: int, right: int) -> tuple[Tensor, Tensor]:
+        """Tensors of both sides by their numbers."""
+        return self.sides[0].tensor(left), self.sides[1].tensor(right)
 
     def remark_on(self, which: int, call: Call, score: Score, part: str) -> None:
         """Tells of a kernel that is right only if it adds up, or holds what it needs, in 16 bits: another one need not."""
@@ -156,13 +165,13 @@ class JudgeState:
             if remark not in self.remarks:
                 self.remarks.append(remark)
 
-    def incoming(self, left: Slice, right: Slice) -> Judged:
+    def incoming(self, left: Slice, right: Slice) -> Standing:
         """Standing of the compared values that two slices begin with."""
         found = self.begins_with(left, right)
         sources = frozenset().union(*(judged.sources for judged in found))
-        return Judged(worse(*(judged.status for judged in found)), sources=sources)
+        return Standing(worse(*(judged.outcome for judged in found)), sources=sources)
 
-    def begins_with(self, left: Slice, right: Slice) -> list[Judged]:
+    def begins_with(self, left: Slice, right: Slice) -> list[Standing]:
         """The compared values that two slices begin with."""
         bound = self.partners(left, right)
         found = [self.values[bound[number].left, number] for number in right.edge if number in bound]
@@ -213,7 +222,7 @@ class JudgeState:
         self.kernels[mistake] = which, call, number
         return mistake
 
-    def standing(self, which: int, number: int) -> Judged:
+    def standing(self, which: int, number: int) -> Standing:
         """Standing of a value by one side's number; one that was not compared has none."""
         if not which:
             return self.of_left.get(number, UNSEEN)
@@ -234,7 +243,7 @@ class JudgeState:
 
     def agrees(self, which: int, number: int) -> bool:
         """True if a value agrees with its partner: what comes after it need not begin with it."""
-        return self.standing(which, number).status in (Status.SAME, Status.CLEAN)
+        return self.standing(which, number).outcome in (Outcome.SAME, Outcome.ROUNDING)
 
     def partner(self, which: int, number: int) -> int | None:
         """The other side's tensor that one was compared with."""
@@ -244,54 +253,73 @@ class JudgeState:
         return self.right_of.get(number)
 
 
-def worse(*statuses: Status) -> Status:
+def worse(*outcomes: Outcome) -> Outcome:
     """The worst of several standings."""
-    return max(statuses, key=ORDER.__getitem__, default=Status.SAME)
+    return max(outcomes, key=BADNESS.__getitem__, default=Outcome.SAME)
 
 
-def together(judged: Sequence[Judged]) -> Judged:
+def together(judged: Sequence[Standing]) -> Standing:
     """Standing of what is made of several values."""
     sources: frozenset[Mistake] = frozenset().union(*(item.sources for item in judged))
     unaudited = next((item.unaudited for item in judged if item.unaudited), "")
-    return Judged(worse(*(item.status for item in judged)), sources=sources, unaudited=unaudited)
+    return Standing(worse(*(item.outcome for item in judged)), sources=sources, unaudited=unaudited)
 
 
 def not_recomputable() -> type[Exception]:
+    """The error of what cannot be recomputed; its module imports torch."""
     from ..operations.evaluation import NotRecomputable
 
     return NotRecomputable
 
 
 def comes_in(pair: TensorPair) -> bool:
+    """True of the operands of a call, and of what its module holds."""
     return pair.part in (Part.INPUT, Part.PARAMETER, Part.BUFFER)
 
 
 def is_float(dtype: str) -> bool:
+    """True of element types that round."""
     return unit(dtype, dtype) > 0
 
 
 def times_bound(verdict: Verdict) -> float:
+    """The error of a verdict over what rounding explains; 0 if either is not known."""
     return verdict.error / verdict.bound if verdict.error and verdict.bound else 0.0
 
 
+def relative_rms(item: TensorResult) -> float:
+    """Root mean square of a difference over that of the larger side; the error of the verdict where no values were read."""
+    measured = item.measurement
+    if measured is not None and measured.rmse is not None and measured.rms_left:
+        return measured.rmse / max(measured.rms_left, measured.rms_right or 0.0)
+    return item.verdict.error or 0.0
+
+
 def name_of_pair(pair: TensorPair) -> str:
+    """A pair in a sentence: its part and slots."""
     slots = " | ".join(dict.fromkeys(filter(None, (pair.left_slot, pair.right_slot))))
     return f"the {pair.part} {slots}".rstrip()
 
 
-def told(terms: Terms, incoming: Status) -> str:
+def told(terms: Terms, incoming: Outcome) -> str:
+    """Reason of a verdict by recomputation: the roundings of both sides, and the outcome of what came in."""
     ratios = " | ".join(f"{item:.2g}" for item in (terms.left, terms.right) if item is not None)
     source = {
-        Status.SAME: "",
-        Status.CLEAN: ", inputs apart by rounding",
-        Status.UNTOLD: ", inputs that could not be told",
-        Status.PARTED: ", inputs that differ",
+        Outcome.SAME: "",
+        Outcome.ROUNDING: ", inputs apart by rounding",
+        Outcome.UNKNOWN: ", inputs that could not be told",
+        Outcome.DIFFERENT: ", inputs that differ",
     }
     return f"recomputed: {ratios or '0'} of what rounding allows{source[incoming]}"
 
 
+def only_call(which: int, call: Call) -> tuple[tuple[Call, ...], tuple[Call, ...]]:
+    """Calls to blame on the left and on the right: one, of one side."""
+    return ((call,), ()) if which == 0 else ((), (call,))
+
+
 def attach(results: list[CallResult], call: Call, which: int, mistake: Mistake) -> None:
-    """Put a mistake at the pair of a call, or at the one that ended last before it."""
+    """Adds a mistake to the pair of a call, or to the one that ended last before it."""
     best = None
     for place, result in enumerate(results):
         calls = (result.match.left, result.match.right)[which]

@@ -43,7 +43,7 @@ class Tolerance:
 
 @dataclass(frozen=True, slots=True)
 class Tolerances:
-    """Which tolerance for which tensor."""
+    """Tolerances for all tensors, per dtype and per name."""
 
     rtol: float = 1e-5
     atol: float = 1e-8

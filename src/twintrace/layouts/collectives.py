@@ -7,6 +7,9 @@
 
 `meaning` puts it into the arguments of the merged call, where `operations` reads it; None where the whole after a collective is no
 function of the whole before it: then nothing is claimed of it, and what comes of it is not recomputed through it.
+
+MindSpore's collectives have the names that torch.distributed's have, or are primitives with a name, a group and an operation among
+their settings: `as_torch_says` puts the last two where torch has them, and everything else reads one convention.
 """
 
 from __future__ import annotations
@@ -19,7 +22,22 @@ from ..model.values import Nest, TensorRef, Token, Value, leaves
 from .meshes import Mesh
 from .placements import Part, Placements, shard
 
-PREFIXES = ("torch.distributed.", "_c10d_functional.")
+HOMES = ("torch.distributed.", "mindspore.mint.distributed.")
+"""Where collectives write into an argument."""
+_RETURNING = ("_c10d_functional.", "mindspore.communication.comm_func.")
+"""Where they return what they make."""
+_PRIMITIVES = {
+    "mindspore.ops.AllReduce": "all_reduce", "mindspore.ops.AllGather": "all_gather_into_tensor",
+    "mindspore.ops.ReduceScatter": "reduce_scatter_tensor", "mindspore.ops.Broadcast": "broadcast",
+}  # fmt: skip
+_OTHERS = frozenset(
+    f"mindspore.ops.{name}"
+    for name in ("AlltoAll", "AlltoAllV", "AllGatherV", "ReduceScatterV", "Reduce", "CollectiveGather", "CollectiveScatter",
+                 "NeighborExchange", "NeighborExchangeV2", "Send", "Receive", "Barrier")
+)  # fmt: skip
+"""Primitives of which it is not told what they make of the whole."""
+_WORLD = "_world_group"
+"""End of the names that MindSpore has for the group of all ranks."""
 REDUCING = frozenset(("all_reduce", "reduce_scatter", "reduce_scatter_tensor", "reduce_scatter_single"))
 COLLECTING = frozenset((*REDUCING, "all_gather", "all_gather_into_tensor", "all_gather_single"))
 """Collectives whose results follow from what the ranks give."""
@@ -48,12 +66,13 @@ class Collective:
 
 def collective_of(call: Call, mesh: Mesh) -> Collective | None:
     """A merged call as a collective; None if it is none."""
-    if not call.site.name.startswith(PREFIXES):
+    if call.site.name in _PRIMITIVES:
+        return _functional(call, _PRIMITIVES[call.site.name], mesh)
+    home = next((prefix for prefix in (*HOMES, *_RETURNING) if call.site.name.startswith(prefix)), None)
+    if home is None:
         return None
-    name = call.site.name
-    for prefix in PREFIXES:
-        name = name.removeprefix(prefix)
-    if call.site.name.startswith("_c10d_functional."):
+    name = call.site.name.removeprefix(home)
+    if home in _RETURNING:
         return _functional(call, name.partition(".")[0].rstrip("_"), mesh)
     if name not in REDUCING | GATHERING | {"broadcast", "all_to_all", "all_to_all_single", "reduce"}:
         return None
@@ -69,14 +88,40 @@ def collective_of(call: Call, mesh: Mesh) -> Collective | None:
     return Collective(call, name, tuple(taken), made, _axes(call, mesh), _operation(call), _source(call))
 
 
+def is_collective(call: Call) -> bool:
+    """True for what ranks do together, also where it is not told what it makes of the whole."""
+    name = call.site.name
+    return name.startswith((*HOMES, *_RETURNING)) or name in _PRIMITIVES or name in _OTHERS
+
+
+def as_torch_says(call: Call) -> Call:
+    """A collective of MindSpore with its group and operation among its arguments; any other call as it is."""
+    if not call.site.name.startswith("mindspore.") or not is_collective(call):
+        return call
+    settings = {} if call.config is None else call.config.values
+    ranks = settings.get("ranks")
+    group = settings.get("group") or next((item for item in call.args if isinstance(item, str) and _WORLD in item), "")
+    told: dict[str, Value] = {}
+    if isinstance(ranks, str):
+        told["group"] = Token("group", ranks)
+    elif not str(group).endswith(_WORLD):
+        told["group"] = Token("opaque", f"ProcessGroup {group}")
+    operation = settings.get("op", call.kwargs.get("op", call.args[1] if len(call.args) > 1 else None))
+    if isinstance(operation, str) and operation.upper() in ("SUM", "AVG", "MAX", "MIN", "PROD"):
+        told["op"] = Token("reduce_op", operation.upper())
+    return replace(call, kwargs={**call.kwargs, **told})
+
+
 def _functional(call: Call, name: str, mesh: Mesh) -> Collective | None:
-    """A functional collective, which returns its result; its group is a name, of which the ranks are known on a line alone."""
+    """A functional collective, which returns its result. Kernels of PyTorch name a group, known on a line alone."""
     taken = [leaf.id for value in call.args[:1] for _, leaf in leaves(value) if isinstance(leaf, TensorRef)]
     made = [leaf.id for _, leaf in leaves(call.output) if isinstance(leaf, TensorRef)]
     words = {value.upper() for value in call.args if isinstance(value, str)}
     operation = next((word for word in ("SUM", "AVG", "MAX", "MIN") if word in words), "SUM")
     if name not in COLLECTING | {"all_to_all_single", "broadcast"} or not taken or not made:
         return None
+    if not call.site.name.startswith("_c10d_functional."):
+        return Collective(call, name, tuple(taken), tuple(made), _axes(call, mesh), _operation(call), _source(call))
     return Collective(call, name, tuple(taken), tuple(made), (0,) if mesh.rank_axes == (0,) else None, operation)
 
 

@@ -17,6 +17,7 @@ from ..model.records import Call, Gradient, is_kept
 from ..model.values import Nest, TensorRef, Token, Value, leaves, mapped, tensor_slots
 from ..operations.sides import inputs_of
 from ..store.trace import Journal
+from .collectives import as_torch_says
 from .meshes import Mesh
 
 Member = tuple[int, int]
@@ -199,7 +200,7 @@ def _without_sending(calls: Sequence[Call]) -> list[Call]:
 def _by_address(journal: Journal) -> dict[Address, Call]:
     known: dict[Address, Call] = {}
     turns: dict[tuple[str, str, str, str], int] = {}
-    calls = _without_sending([call for call in journal.calls() if not is_kept(call)])
+    calls = _without_sending([as_torch_says(call) for call in journal.calls() if not is_kept(call)])
     for call in sorted(calls, key=lambda call: call.id):
         site = call.site
         name = (str(site.phase), str(site.kind), site.name, site.path)

@@ -10,6 +10,7 @@ values     a sum, a mean, or copies that differ: the nearest to the other side's
 from __future__ import annotations
 
 import fnmatch
+import functools
 import itertools
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -50,6 +51,8 @@ from .wholes import DECLARED, SAID, Placed, Reference, Wholes, relative
 
 ITS_CALL = "its call"
 NUMBERED_ANEW = "each rank holds another parameter there: its modules are numbered anew on each rank"
+_NAMED = "parameter"
+"""Fact of a tensor that is a parameter, in frameworks that name parameters."""
 PIECES = "bit by bit pieces of what all ranks have"
 
 
@@ -255,6 +258,18 @@ class Placing(Wholes):
         self.placed[group] = replace(self.placed[other], because="the same bits as a tensor whose placement is known")
         return True
 
+    def _is_data(self, group: int) -> bool:
+        """True for what no parameter is. In MindSpore every tensor says that it requires a gradient, and parameters have names."""
+        if group in self._parameters:
+            return False
+        tensor = self.ranks_of(group)[0]
+        return not tensor.requires_grad or (self._names_parameters and _NAMED not in tensor.facts)
+
+    @functools.cached_property
+    def _names_parameters(self) -> bool:
+        """True if the run itself says which tensors are parameters."""
+        return any(_NAMED in self.ranks_of(group)[0].facts for group in self._parameters)
+
     def _note_batch(self, group: int) -> None:
         """Takes note of data of which each rank has a part."""
         if self.placed[group].because != PIECES:  # pieces of what all ranks have are no data of their own
@@ -269,7 +284,7 @@ class Placing(Wholes):
         if self._place_plainly(group):
             return
         if self._place_copy(group) or self._place_pieces(group):
-            if group not in self._parameters and not self.ranks_of(group)[0].requires_grad:
+            if self._is_data(group):
                 self._note_batch(group)
             return
         if self._is_copy_of_unplaced(group):
@@ -290,7 +305,7 @@ class Placing(Wholes):
             )
             if whole_shape([tensor.spec.shape for tensor in self.ranks_of(group)], self.mesh, parts) is not None:
                 self.placed[group] = Placed(parts, "cut as the other data", 0.7)
-        if group in self.placed and group not in self._parameters and not self.ranks_of(group)[0].requires_grad:
+        if group in self.placed and self._is_data(group):
             self._note_batch(group)
         if group not in self.placed:
             self.unplaced[group] = (

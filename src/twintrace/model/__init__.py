@@ -1,4 +1,4 @@
-"""THE VOCABULARY: the words that the rooms use with each other.
+"""The types that the packages exchange.
 
 Contents: frozen dataclasses and enums without behaviour of their own. In: nothing. Out: the types that every other
 room takes and gives.
@@ -17,5 +17,5 @@ room takes and gives.
     errors.py    exceptions                       one tree
 
 Not here: reading and writing them (`store`), making them (`collect`). Surprising: no numpy. A tensor's values never travel
-between rooms inside these types, only their address does.
+between packages inside these types, only their address does.
 """

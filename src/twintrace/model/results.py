@@ -19,8 +19,7 @@ from .records import Call
 from .sites import Kind, Phase
 from .steps import EqualStep, FirstBit, FollowedStep, RankResult
 from .tensors import Tensor
-from .verdicts import Outcome, Verdict
-from .words import Word
+from .verdicts import BADNESS, Outcome, Verdict
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,18 +34,6 @@ class Terms:
     meaning: float | None = None
     inherited: float | None = None
     right: float | None = None
-
-
-class Status(Word):
-    """Standing of two values after recomputation, from good to bad."""
-
-    SAME = "same"
-    CLEAN = "clean"
-    """They differ by rounding, here or before."""
-    UNTOLD = "untold"
-    """They differ, and something on the way could not be recomputed."""
-    PARTED = "parted"
-    """A mistake has reached them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,9 +148,6 @@ class CallResult:
         return max(verdicts, key=badness, default=Verdict(Outcome.UNKNOWN, "no tensor on both sides"))
 
 
-_BADNESS = {outcome: place for place, outcome in enumerate(Outcome)}
-
-
 def _addresses(result: CallResult) -> str:
     """`forward/module:norm#0 | forward/module:ln#0`; of a region its first call; of a parameter's gradient its name."""
     left, right = result.match.left[:1], result.match.right[:1]
@@ -174,7 +158,7 @@ def _addresses(result: CallResult) -> str:
 
 def badness(verdict: Verdict) -> tuple[int, float]:
     """Sorts verdicts from the same to the most different."""
-    return _BADNESS[verdict.outcome], verdict.score
+    return BADNESS[verdict.outcome], verdict.score
 
 
 def _distance(result: CallResult) -> tuple[bool, int, float]:

@@ -1,20 +1,21 @@
 """Verdicts on two values.
 
 same        equal bits, or equal numbers
-rounding    not equal, but within rounding or measured noise
-different   more than that
-unknown     nothing could be compared; the reason says why
+rounding    not equal, but within rounding or measured noise, here or before
+unknown     nothing could be compared, or something on the way could not be recomputed; the reason says why
+different   more than that: a mistake has reached them
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from .words import Word
 
 
 class Outcome(Word):
-    """From good to bad: `unknown` is neither."""
+    """From good to bad. `unknown` is neither: what it is made of may have been either."""
 
     SAME = "same"
     ROUNDING = "rounding"
@@ -25,6 +26,10 @@ class Outcome(Word):
     def good(self) -> bool:
         """Do the two agree?"""
         return self in (Outcome.SAME, Outcome.ROUNDING)
+
+
+BADNESS: Mapping[Outcome, int] = {outcome: place for place, outcome in enumerate(Outcome)}
+"""Places of the outcomes from the best to the worst."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,6 +44,11 @@ class Candidate:
     right: Sequence[Meaning] | None = None
     bound: Mapping[int, Bound] | None = None
 
+    @classmethod
+    def on(cls, which: int, cause: Cause, meanings: Sequence[Meaning]) -> Candidate:
+        """Other calls of one side."""
+        return cls(cause, right=meanings) if which else cls(cause, left=meanings)
+
 
 def exchanged(meanings: Sequence[Meaning], old: Meaning, new: Meaning) -> list[Meaning]:
     """The calls with one of them exchanged for another."""

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import functools
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -33,13 +32,34 @@ COARSE = 2.0**-12
 """Element types with a larger unit have 16 bits or fewer: sums of them are accumulated in float32 as a rule."""
 
 _CACHE_BYTES = 128 << 20
-"""Values of one side that are held: most are asked for by the call that made them and by the next; more are no quicker."""
+"""Tensors of one kind that are held: most are asked for by the call that made them and by the next; more are no quicker."""
 _UNCHECKED = "torch.ops.aten._"
 """Beginning of the names of kernels that PyTorch calls after it has checked their arguments: other shapes damage memory."""
 
 
 class NotRecomputable(Exception):
     """A call cannot be recomputed; the message says why, as the end of a sentence."""
+
+
+class Recent:
+    """Tensors by number, those that were asked for last, up to a number of bytes."""
+
+    def __init__(self) -> None:
+        self._held: OrderedDict[int, Tensor] = OrderedDict()
+        self._bytes = 0
+
+    def keep(self, number: int, tensor: Tensor) -> None:
+        """Hold a tensor, instead of those that nobody has asked for."""
+        self._bytes += tensor.nbytes - (self._held.pop(number).nbytes if number in self._held else 0)
+        self._held[number] = tensor
+        while self._bytes > _CACHE_BYTES and len(self._held) > 1:
+            self._bytes -= self._held.popitem(last=False)[1].nbytes
+
+    def get(self, number: int) -> Tensor | None:
+        """A tensor; None if it is not held, or no longer."""
+        if number in self._held:
+            self._held.move_to_end(number)
+        return self._held.get(number)
 
 
 class Values:
@@ -61,13 +81,11 @@ class Values:
         self._read = read
         self.spec = spec
         self._addends = addends
-        self._held: OrderedDict[int, Tensor] = OrderedDict()
-        self._bytes = 0
+        self._recent = Recent()
 
     def __call__(self, number: int) -> Tensor:
-        known = self._held.get(number)
+        known = self._recent.get(number)
         if known is not None:
-            self._held.move_to_end(number)
             return known
         array = self._read(number)
         if array is None:
@@ -77,10 +95,7 @@ class Values:
         wide = {"f": np.float64, "c": np.complex128}.get(array.dtype.kind, array.dtype)
         with np.errstate(invalid="ignore"):  # a NaN that signals
             tensor = torch.from_numpy(np.array(array, dtype=wide, copy=True))
-        self._held[number] = tensor
-        self._bytes += tensor.nbytes
-        while self._bytes > _CACHE_BYTES and len(self._held) > 1:
-            self._bytes -= self._held.popitem(last=False)[1].nbytes
+        self._recent.keep(number, tensor)
         return tensor
 
     def slack(self, number: int) -> Tensor | None:
@@ -89,14 +104,6 @@ class Values:
         if found is None:
             return None
         return UNITS.get(self.spec(number).dtype, 0.0) * torch.from_numpy(np.array(found, dtype=np.float64))
-
-    def has(self, number: int) -> bool:
-        """True if the values can be read."""
-        try:
-            self(number)
-        except NotRecomputable:
-            return False
-        return True
 
 
 # --- computing -------------------------------------------------------------------------------------------------------
@@ -217,24 +224,6 @@ def run(
             for number in [number for number in made if number not in wanted and last_use.get(number, -1) <= place]:
                 del made[number]
     return made
-
-
-@dataclass(frozen=True, slots=True)
-class Gradients:
-    """Recorded gradients of one call: of its results and of its operands, by the number of the value they belong to."""
-
-    outputs: Mapping[int, int]
-    inputs: Mapping[int, Sequence[int]]
-    inner: Collection[int] = ()
-    """Results beside others that no recorded call took: their gradients may come from within the call itself."""
-    totals: bool = False
-    """True if the gradient of a result has the part that comes from within the call, too: of a cell's c, that by way of its h."""
-
-    def hold(self, seeds: Iterable[tuple[Tensor, Tensor]]) -> None:
-        """Let each result send back its recorded gradient and nothing more, where that is the whole one."""
-        for result, seed in seeds if self.totals else ():
-            if not result.is_leaf and result.requires_grad:
-                result.register_hook(lambda _, seed=seed: seed)
 
 
 def rounded(tensor: Tensor, dtype: str) -> Tensor:

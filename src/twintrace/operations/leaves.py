@@ -1,21 +1,16 @@
 """Relations between two different tensors that no recorded call made: transposed, scaled, another layer's.
 
-relation(recomputation, left, right)      "the right's is the left's, transposed"; empty if nothing is seen
-trend(one, two, unit)                     Trend("1.01 times the left's"), for values of which each is within a few units
+relation(one, two, unit)      "the right's is the left's, transposed"; empty if nothing is seen
+trend(one, two, unit)         Trend("1.01 times the left's"), for values of which each is within a few units
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import torch
 
-from ..model.tensors import UNITS
-from .evaluation import SINGLE, NotRecomputable
-
-if TYPE_CHECKING:
-    from .recomputation import Recomputation
+from .evaluation import SINGLE
 
 Tensor = torch.Tensor
 
@@ -41,31 +36,9 @@ class Trend:
     """True if it is another way of rounding: toward zero, or down, instead of to the nearest."""
 
 
-def relation(recomputation: Recomputation, left: int, right: int) -> str:
-    """One sentence on how two tensors that differ belong together; empty if nothing is seen."""
-    elsewhere = _elsewhere(recomputation, left, right)
-    if elsewhere:
-        return elsewhere
-    try:
-        one, two = recomputation.values[0](left), recomputation.values[1](right)
-    except NotRecomputable:
-        return ""
-    unit = max(
-        UNITS.get(recomputation.values[which].spec(number).dtype, 0.0) for which, number in ((0, left), (1, right))
-    )
-    if one.numel() != two.numel() or not one.numel() or one.numel() > _LARGEST or one.is_complex() or two.is_complex():
-        return ""
-    return _relation(one, two, unit)
-
-
-def is_part(recomputation: Recomputation, left: int, right: int) -> bool:
-    """True if all rows of the smaller tensor are among those of the larger, bit by bit, along one of the axes."""
-    try:
-        smaller, larger = sorted(
-            (recomputation.values[0](left), recomputation.values[1](right)), key=lambda value: value.numel()
-        )
-    except NotRecomputable:
-        return False
+def shares_rows(one: Tensor, two: Tensor) -> bool:
+    """True if all rows of the smaller of two tensors are among those of the larger, bit by bit, along one of the axes."""
+    smaller, larger = sorted((one, two), key=lambda value: value.numel())
     if smaller.ndim != larger.ndim or not 0 < smaller.numel() < larger.numel() <= _LARGEST:
         return False
     for axis in range(smaller.ndim):
@@ -154,19 +127,10 @@ def blocks(one: Tensor, two: Tensor) -> tuple[Tensor, ...]:
     return tuple(larger.split(smaller.shape[other[0]], other[0]))
 
 
-def _elsewhere(recomputation: Recomputation, left: int, right: int) -> str:
-    """The same bits under another name on the other side: weights of another layer."""
-    for which, number, other in ((1, right, "left"), (0, left, "right")):
-        side = ("left", "right")[which]
-        tensor = recomputation.sides[which].tensor(number)
-        names = recomputation.sides[1 - which].parameters_like(tensor)
-        own = recomputation.sides[which].parameter_name(number)
-        if names and own not in names:
-            return f"the {side} has here what the {other} has as {names[0]}"
-    return ""
-
-
-def _relation(one: Tensor, two: Tensor, unit: float) -> str:
+def relation(one: Tensor, two: Tensor, unit: float) -> str:
+    """One sentence on how two tensors of as many elements that differ belong together; empty if nothing is seen."""
+    if one.numel() != two.numel() or not one.numel() or one.numel() > _LARGEST or one.is_complex() or two.is_complex():
+        return ""
     if not one.is_floating_point():
         one, two = one.double(), two.double()
     for name, value in (("left", one), ("right", two)):

@@ -491,7 +491,7 @@ gather_nd(input_x, indices) = gather_nd(input=input_x, indices=indices)
 GatherNd(input_x, indices) = gather_nd(input=input_x, indices=indices)
 index_select(input, axis=None, index=None, *, dim=None) = index_select(dim=given(dim, axis))
 embedding_lookup(params, indices, offset=0) = embedding(input=indices, weight=unless(params, offset), padding_idx=None)
-Embedding(input, weight, padding_idx=None, max_norm=None, *rest) = embedding
+Embedding(input, weight, padding_idx=None, max_norm=None, norm_type=2.0, scale_grad_by_freq=False, *rest) = embedding
 one_hot(indices, depth, on_value=1, off_value=0, axis=-1) = one_hot(input=indices, num_classes=depth, dim=axis)
 mint.one_hot(tensor, num_classes=-1) = one_hot(input=tensor, num_classes=out_shape()[-1])
 OneHot(indices, depth, on_value, off_value, axis=-1) = one_hot(input=indices, num_classes=depth, dim=axis)

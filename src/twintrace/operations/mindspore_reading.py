@@ -21,7 +21,7 @@ from .mindspore_names import ALIASES, OPERATORS, PRIMITIVES, ROWS, SAME
 from .reading import Recorded
 from .rows import NotTold, Row, signature_of
 from .torch_names import QUESTIONS
-from .torch_reading import read_named, stacked
+from .torch_reading import collective, read_named, stacked
 
 Special = Callable[[Recorded], Meaning]
 SPECIAL: dict[str, Special] = {}
@@ -59,7 +59,7 @@ _CASTS = frozenset((
 
 def read_call(call: Call, spec: SpecOf) -> Meaning | None:
     """Meaning of a call of MindSpore; None for what Python only asked."""
-    home, name = taken_apart(call.site.name)
+    home, name = taken_apart(call.site.name) if "whole" not in call.kwargs else ("", call.site.name)
     name = OPERATORS.get(name, name)
     inplace = (name.endswith("_") and not name.endswith("__")) or name == "__setitem__" or bool(call.mutates)
     bare = name.rstrip("_") if name.endswith("_") and not name.endswith("__") else name
@@ -67,6 +67,8 @@ def read_call(call: Call, spec: SpecOf) -> Meaning | None:
     if bare in SILENT or (bare in QUESTIONS and (bare != "equal" or home == "mint")):  # elsewhere it is eq
         return None
     recorded = Recorded(call, spec, call.site.name, inplace=inplace)
+    if "whole" in call.kwargs:
+        return collective(recorded)
     if bare in _CASTS:
         return _cast(recorded)
     special = SPECIAL.get(f"{home}.{bare}") or (SPECIAL.get(bare) if home != "mint" else None)

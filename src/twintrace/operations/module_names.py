@@ -41,7 +41,7 @@ LayerNorm(input, *, normalized_shape, weight=None, bias=None, eps) = layer_norm
 GroupNorm(input, *, num_groups, weight=None, bias=None, eps) = group_norm
 RMSNorm(input, *, normalized_shape, weight=None, eps=None) = rms_norm(eps=given(eps, machine_epsilon(input)))
 LocalResponseNorm(input, *, size, alpha, beta, k) = local_response_norm
-Embedding(input, *, weight, padding_idx=None, max_norm=None)
+Embedding(input, *, weight, padding_idx=None, max_norm=None, scale_grad_by_freq=False)
     = embedding(weight=unless(weight, max_norm), padding_idx=padding_row(weight, padding_idx))
 EmbeddingBag(input, offsets=None, per_sample_weights=None, *, weight, mode, max_norm=None, include_last_offset=False,
     padding_idx=None) = embedding_bag(weight=unless(weight, max_norm))
@@ -162,7 +162,7 @@ LayerNormExt(input, *, normalized_shape, weight=None, bias=None, eps) = layer_no
 GroupNorm(x, *, num_groups, gamma=None, beta=None, weight=None, bias=None, eps)
     = group_norm(input=x, weight=gamma or weight, bias=beta or bias)
 Embedding(ids, *, embedding_table) = embedding(input=ids, weight=embedding_table, padding_idx=None)
-EmbeddingExt(input, *, weight, padding_idx=None, max_norm=None)
+EmbeddingExt(input, *, weight, padding_idx=None, max_norm=None, scale_grad_by_freq=False)
     = embedding(weight=unless(weight, max_norm), padding_idx=padding_row(weight, padding_idx))
 Dropout(x, *, p=None, keep_prob=0.5, training) = dropout(input=x, p=1 - keep_prob if p is None else p)
 DropoutExt(input, *, p, training) = dropout

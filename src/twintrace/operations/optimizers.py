@@ -45,6 +45,30 @@ _STATES = {
 }  # fmt: skip
 """Frameworks' names of an optimizer's state, by its name here; `accum` is what its optimizer uses it for."""
 
+SHARED = frozenset(("beta1_power", "beta2_power"))
+"""State that all parameters have in common."""
+RESULTS: Mapping[str, frozenset[str]] = {
+    "sgd": frozenset(("momentum_buffer",)),
+    "adam": frozenset(("exp_avg", "exp_avg_sq", "max_exp_avg_sq", "step", "beta1_power", "beta2_power")),
+    "nadam": frozenset(("exp_avg", "exp_avg_sq", "mu_product", "step")),
+    "radam": frozenset(("exp_avg", "exp_avg_sq", "step")),
+    "adamax": frozenset(("exp_avg", "exp_inf", "step")),
+    "adadelta": frozenset(("square_avg", "acc_delta", "step")),
+    "rmsprop": frozenset(("square_avg", "grad_avg", "momentum_buffer")),
+    "adagrad": frozenset(("sum", "step")),
+    "lamb": frozenset(("exp_avg", "exp_avg_sq")),
+}
+"""State that a step makes anew."""
+_TAKEN = {kind: sorted(names - SHARED) for kind, names in RESULTS.items()}
+_TAKEN["sgd"].append("stat")
+_TAKEN["lamb"].append("step")
+"""State of each parameter that a step takes."""
+_DEFAULTS: Mapping[str, Mapping[str, Any]] = {
+    "nadam": {"betas": None, "eps": 1e-8, "momentum_decay": 4e-3}, "radam": {"betas": None, "eps": 1e-8},
+    "adamax": {"betas": None, "eps": 1e-8}, "adadelta": {"rho": 0.9, "eps": 1e-6},
+}  # fmt: skip
+"""Settings of optimizers that PyTorch alone has."""
+
 _ADAM = "parameters", "gradients", "exp_avg", "exp_avg_sq", "max_exp_avg_sq", "step"
 _FUSED = {
     "_fused_sgd": ("sgd", ("parameters", "gradients", "momentum_buffer")),
@@ -67,7 +91,7 @@ def is_step(call: Call) -> bool:
 
 def written_by(kind: str) -> tuple[str, ...]:
     """Arguments that the step of an optimizer writes to: the parameters, and its state."""
-    return ("parameters", *sorted(_RESULTS[kind]))
+    return ("parameters", *sorted(RESULTS[kind]))
 
 
 def read_step(call: Call) -> Meaning:
@@ -105,7 +129,7 @@ def read_fused(call: Call) -> Meaning:
 def of_one_parameter(meaning: Meaning, result: int) -> Meaning:
     """A step of an optimizer for the one parameter that a result belongs to; any other meaning as it is."""
     key = meaning.results.get(result)
-    if meaning.operation not in _RESULTS or not isinstance(key, str):
+    if meaning.operation not in RESULTS or not isinstance(key, str):
         return meaning
     name, _, number = key.partition(".")
     return _of_parameter(meaning, int(number or 0), {result: f"{name}.0" if number else name})
@@ -120,7 +144,7 @@ def is_updated(meaning: Meaning, result: int) -> bool:
 def of_each_parameter(meaning: Meaning) -> Iterator[Meaning]:
     """A step of an optimizer as one for each parameter, what all share with the first; any other meaning as it is."""
     parameters = meaning.arguments.get("parameters")
-    if meaning.operation not in _RESULTS or not isinstance(parameters, tuple):
+    if meaning.operation not in RESULTS or not isinstance(parameters, tuple):
         yield meaning
         return
     results: list[dict[int, int | str]] = [{} for _ in parameters]
@@ -161,8 +185,7 @@ class _Step:
     def meaning(self) -> Meaning:
         """The step as one operation."""
         readers: Mapping[str, Callable[[], dict[str, Any]]] = {
-            "sgd": self._sgd, "adam": self._adam, "nadam": self._nadam, "radam": self._radam, "adamax": self._adamax,
-            "adadelta": self._adadelta, "rmsprop": self._rmsprop, "adagrad": self._adagrad, "lamb": self._lamb,
+            "sgd": self._sgd, "adam": self._adam, "rmsprop": self._rmsprop, "adagrad": self._adagrad, "lamb": self._lamb,
         }  # fmt: skip
         arguments = {
             "parameters": self.parameters,
@@ -171,7 +194,8 @@ class _Step:
             "weight_decay": self._decay(),
             "maximize": bool(self._setting("maximize", False)),
             "grad_scale": float(self.settings.get("reciprocal_scale", 1.0)),
-            **readers[self.kind](),
+            **{name: self._steps() if name == "step" else self._of(name) for name in _TAKEN[self.kind]},
+            **readers.get(self.kind, self._plain)(),
         }
         if self.name.startswith("mindspore."):
             arguments = {name: _as_held(value) for name, value in arguments.items()}
@@ -248,8 +272,6 @@ class _Step:
 
     def _sgd(self) -> dict[str, Any]:
         return {
-            "momentum_buffer": self._of("momentum_buffer"),
-            "stat": self._of("stat"),
             "momentum": self._setting("momentum", 0),
             "dampening": self._setting("dampening", 0),
             "nesterov": bool(self._setting("nesterov", False)) or bool(self.settings.get("use_nesterov", False)),
@@ -270,10 +292,6 @@ class _Step:
             raise NotTold("a lazy or offloaded step")
         shared = self.state.get("beta1_power", {}), self.state.get("beta2_power", {})
         return {
-            "exp_avg": self._of("exp_avg"),
-            "exp_avg_sq": self._of("exp_avg_sq"),
-            "max_exp_avg_sq": self._of("max_exp_avg_sq"),
-            "step": self._steps(),
             "beta1_power": shared[0].get(0),
             "beta2_power": shared[1].get(0),
             "beta1": self.settings["beta1"] if betas is None else betas[0],
@@ -286,52 +304,20 @@ class _Step:
             "nesterov": bool(self.settings.get("use_nesterov", False)),
         }
 
-    def _nadam(self) -> dict[str, Any]:
-        return {
-            **self._radam(),
-            "mu_product": self._of("mu_product"),
-            "momentum_decay": self._setting("momentum_decay", 4e-3),
-        }
-
-    def _radam(self) -> dict[str, Any]:
-        betas = self._setting("betas")
-        return {
-            "exp_avg": self._of("exp_avg"),
-            "exp_avg_sq": self._of("exp_avg_sq"),
-            "step": self._steps(),
-            "beta1": betas[0],
-            "beta2": betas[1],
-            "eps": self._setting("eps", 1e-8),
-            "decoupled": bool(self._setting("decoupled_weight_decay", False)),
-        }
-
-    def _adamax(self) -> dict[str, Any]:
-        betas = self._setting("betas")
-        return {
-            "exp_avg": self._of("exp_avg"),
-            "exp_inf": self._of("exp_inf"),
-            "step": self._steps(),
-            "beta1": betas[0],
-            "beta2": betas[1],
-            "eps": self._setting("eps", 1e-8),
-        }
-
-    def _adadelta(self) -> dict[str, Any]:
-        return {
-            "square_avg": self._of("square_avg"),
-            "acc_delta": self._of("acc_delta"),
-            "step": self._steps(),
-            "rho": self._setting("rho", 0.9),
-            "eps": self._setting("eps", 1e-6),
-        }
+    def _plain(self) -> dict[str, Any]:
+        """Settings of an optimizer that PyTorch alone has."""
+        found = {name: self._setting(name, default) for name, default in _DEFAULTS[self.kind].items()}
+        betas = found.pop("betas", None)
+        if betas is not None:
+            found["beta1"], found["beta2"] = betas[0], betas[1]
+        if self.kind in ("nadam", "radam"):
+            found["decoupled"] = bool(self._setting("decoupled_weight_decay", False))
+        return found
 
     def _rmsprop(self) -> dict[str, Any]:
         """MindSpore's kernel adds epsilon below the root, and has the rate inside its momentum."""
         inside = self.own
         return {
-            "square_avg": self._of("square_avg"),
-            "grad_avg": self._of("grad_avg"),
-            "momentum_buffer": self._of("momentum_buffer"),
             "alpha": self.settings["decay"] if self.own else self._setting("alpha", 0.99),
             "eps": self.settings["epsilon"] if self.own else self._setting("eps", 1e-8),
             "eps_added": "below the root" if inside else "after the root",
@@ -343,10 +329,8 @@ class _Step:
     def _adagrad(self) -> dict[str, Any]:
         """MindSpore's kernel has no epsilon: its sums begin above 0."""
         return {
-            "sum": self._of("sum"),
-            "step": self._steps(),
             "lr_decay": 0.0 if self.own else self._setting("lr_decay", 0),
-            "eps": 0.0 if self.name.startswith("mindspore.nn.") else self._setting("eps", 1e-10),
+            "eps": 0.0 if self.own else self._setting("eps", 1e-10),
         }
 
     def _lamb(self) -> dict[str, Any]:
@@ -356,9 +340,6 @@ class _Step:
         if self.settings.get("device_ascend", True):
             raise NotTold("Lamb on a device other than a GPU")
         return {
-            "exp_avg": self._of("exp_avg"),
-            "exp_avg_sq": self._of("exp_avg_sq"),
-            "step": self._steps(),
             "beta1": self.settings["beta1"],
             "beta2": self.settings["beta2"],
             "eps": self.settings["eps"],
@@ -379,26 +360,11 @@ class _Step:
             if isinstance(item, TensorRef):
                 results.setdefault(item.id, f"parameters.{number}")
         for name, each in self._states(output.get("state")).items():
-            if name in _RESULTS[self.kind]:
+            if name in RESULTS[self.kind]:
                 for number, operand in each.items():
                     if isinstance(operand, Operand):
-                        results.setdefault(operand.tensor, name if name in _SHARED else f"{name}.{number}")
+                        results.setdefault(operand.tensor, name if name in SHARED else f"{name}.{number}")
         return results
-
-
-_SHARED = frozenset(("beta1_power", "beta2_power"))
-_RESULTS: Mapping[str, frozenset[str]] = {
-    "sgd": frozenset(("momentum_buffer",)),
-    "adam": frozenset(("exp_avg", "exp_avg_sq", "max_exp_avg_sq", "step", "beta1_power", "beta2_power")),
-    "nadam": frozenset(("exp_avg", "exp_avg_sq", "mu_product", "step")),
-    "radam": frozenset(("exp_avg", "exp_avg_sq", "step")),
-    "adamax": frozenset(("exp_avg", "exp_inf", "step")),
-    "adadelta": frozenset(("square_avg", "acc_delta", "step")),
-    "rmsprop": frozenset(("square_avg", "grad_avg", "momentum_buffer")),
-    "adagrad": frozenset(("sum", "step")),
-    "lamb": frozenset(("exp_avg", "exp_avg_sq")),
-}
-"""State that a step makes anew."""
 
 
 def _as_held(value: Any) -> Any:

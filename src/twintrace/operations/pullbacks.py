@@ -19,9 +19,10 @@ import torch
 from ..model.records import Call
 from ..model.sites import Phase
 from ..model.tensors import UNITS
+from .differences import laid_back, laid_out, relative_difference
 from .evaluation import SINGLE, NotRecomputable, evaluate
 from .meanings import Meaning
-from .recomputation import Recomputation, laid_back, laid_out
+from .recomputation import Recomputation
 from .sides import Bound, Side, name_of, outputs_of
 from .traits import traits_of
 from .workers import plain_attention
@@ -53,7 +54,11 @@ class Pullback:
 
 
 def difference_of_gradients(
-    recomputation: Recomputation, values: tuple[int, int], bound: Mapping[int, Bound], ends: Mapping[int, int]
+    recomputation: Recomputation,
+    values: tuple[int, int],
+    bound: Mapping[int, Bound],
+    ends: Mapping[int, int],
+    changed: Mapping[int, Meaning] | None = None,
 ) -> Pullback:
     """Gradients of two values that were compared with each other. Raises NotRecomputable.
 
@@ -62,13 +67,17 @@ def difference_of_gradients(
         values: numbers of the value on both sides.
         bound: right tensors and the left ones that stand for them.
         ends: left values whose gradients agree, and these gradients.
+        changed: other meanings of calls of the right, by their ids.
     """
-    way = [_Way(recomputation, which, number, bound, ends) for which, number in enumerate(values)]
+    way = [
+        _Way(recomputation, which, number, bound, ends, changed=changed if which else None)
+        for which, number in enumerate(values)
+    ]
     mine, other = way[0].gradient(), way[1].gradient()
     layout = bound[values[1]].layout
 
     def apart(one: Tensor, two: Tensor) -> float:
-        return recomputation.relative(one, laid_out(two, layout, one.shape))
+        return relative_difference(one, laid_out(two, layout, one.shape))
 
     relative = apart(mine, other)
     limit = max(item.limit for item in way)
@@ -96,6 +105,7 @@ class _Way:
         ends: Mapping[int, int],
         *,
         through_cuts: bool = False,
+        changed: Mapping[int, Meaning] | None = None,
     ) -> None:
         self._re = recomputation
         self._which = which
@@ -103,6 +113,7 @@ class _Way:
         self._bound = bound
         self._ends = ends
         self._through_cuts = through_cuts
+        self._changed = changed or {}
         self._own: set[int] = set()
         """Values of the right that the left has no counterpart of."""
         side = recomputation.sides[which]
@@ -193,7 +204,7 @@ class _Way:
         return torch.zeros_like(made[self._number]) if found is None else found
 
     def _meaning(self, side: Side, call: Call) -> Meaning:
-        meaning = side.meaning(call)
+        meaning = self._changed.get(call.id) or side.meaning(call)
         if meaning is None or traits_of(meaning).random:
             raise NotRecomputable(f"{name_of(call)} cannot be recomputed")
         if self._through_cuts and meaning.operation == "detach":

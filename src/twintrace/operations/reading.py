@@ -15,7 +15,8 @@ from ..model.dtypes import short_name
 from ..model.records import Call
 from ..model.values import Nest, TensorRef, Token, Value, leaves
 from .catalog import OPERATIONS
-from .conventions import Context, axes, axis
+from .contexts import Context
+from .conventions import axes, axis
 from .meanings import Meaning, Operand, SpecOf
 from .rows import WITHOUT_EFFECT, NotTold, Row, Signature
 

@@ -10,18 +10,22 @@ whose meaning is not known, that draws random numbers or whose values were not k
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import torch
 
 from ..model.pairs import Layout
 from ..model.records import Call
-from .evaluation import NotRecomputable, Tensor, evaluate
+from .differences import laid_back, laid_out
+from .evaluation import NotRecomputable, Recent, Tensor, evaluate
 from .meanings import Meaning
-from .recomputation import Recomputation, Replayed, laid_back, laid_out
 from .sides import Side, name_of
 from .traits import traits_of
+
+if TYPE_CHECKING:
+    from .recomputation import Recomputation
 
 
 class _Stopped(NotRecomputable):
@@ -56,6 +60,44 @@ class Share:
         if math.isinf(self.before):
             return float(math.isfinite(self.after))
         return min(max(1 - self.after / self.before, 0.0), 1.0)
+
+
+class Replayed:
+    """Results that were replayed with two choices of some values, each of which is asked for the effect of a mistake there."""
+
+    def __init__(self) -> None:
+        self._held = Recent(), Recent()
+        self._made_with: dict[int, tuple[object, ...]] = {}
+        self._choices: dict[int, object] = {}
+        self._dependents: Callable[[int], Collection[int]] = lambda number: ()
+
+    def begin(self, changed: Mapping[int, tuple[Tensor, Tensor]], dependents: Callable[[int], Collection[int]]) -> None:
+        """Ask from now on for results with these choices; `dependents` are the tensors that a tensor changes."""
+        self._choices = {number: (number, *map(_mark, changed[number])) for number in sorted(changed)}
+        self._dependents = dependents
+
+    def get(self, number: int) -> tuple[Tensor, Tensor] | None:
+        """A result with each choice; None if it is not held, or was made with others."""
+        one, two = (held.get(number) for held in self._held)
+        if one is None or two is None or self._made_with[number] != self._choices_before(number):
+            return None
+        return one, two
+
+    def keep(self, made: Mapping[int, tuple[Tensor, Tensor]]) -> None:
+        """Hold results that were made with the choices of `begin`, in the order in which they were made."""
+        for number, results in made.items():
+            self._made_with[number] = self._choices_before(number)
+            for held, result in zip(self._held, results, strict=True):
+                held.keep(number, result)
+
+    def _choices_before(self, number: int) -> tuple[object, ...]:
+        return tuple(choice for changed, choice in self._choices.items() if number in self._dependents(changed))
+
+
+def _mark(value: Tensor) -> complex:
+    """A number by which a tensor is known again; the order of its elements is in it. NaN equals nothing."""
+    flat = value.detach().reshape(-1).to(torch.complex128 if value.is_complex() else torch.float64)
+    return complex(flat @ torch.linspace(1, 2, flat.numel(), dtype=torch.float64).to(flat.dtype))
 
 
 def share(recomputation: Recomputation, origin: Compared, end: Compared) -> Share:

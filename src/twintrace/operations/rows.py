@@ -7,7 +7,8 @@
 Left of `=` is a Python signature. Names after the `*` are found among the keywords of the call, the settings of its module
 or primitive, its parameters and its buffers; a name without default that is found nowhere makes the row say nothing: an
 attribute that was not recorded cannot be guessed. Right of it stands the operation, each of its arguments an expression over
-the names on the left and the functions of `conventions.py`. An argument that both sides call by the same name need not be written.
+the names on the left and the functions of `conventions.py` and `contexts.py`. An argument that both sides call by the same name
+need not be written.
 `[:1]` at the end: only the first result is the operation's, further ones are of the framework's own making. `conv<n>d(…)` is a row
 each for one, two and three axes.
 """
@@ -161,7 +162,7 @@ def row_of(text: str) -> Row:
 
 
 _HANDING_ON = frozenset(("unless", "channels_first", "given"))
-"""Functions of `conventions.py` that return one of their arguments as it is, or raise."""
+"""Functions of `conventions.py` and `contexts.py` that return one of their arguments as it is, or raise."""
 
 
 def _handed_on(expression: ast.expr) -> Iterator[str]:

@@ -22,8 +22,6 @@ from .meanings import Meaning, different_arguments
 from .telling import meaning_of
 from .traits import traits_of
 
-_TENSOR_FLOAT = 2.0**-11
-_BRAIN_FLOAT = 2.0**-8
 _LONGEST = 4096
 """Calls between two compared values up to which a region is computed: a recurrent layer that a framework unrolls is ten calls for
 every step, layer and direction (MindSpore's GRU), and all of them are one call on the other side.
@@ -165,17 +163,6 @@ class Side:
         ]
         return taken[0] == taken[1] and not different_arguments(one, two)
 
-    def operand_unit(self, call: Call, meaning: Meaning) -> float:
-        """Unit to which the run allowed a product of float32 to round its operands; 0 if it did not, or nothing says so."""
-        settings = {**self.precision, **call.precision}
-        allowed = settings.get("reduced_f32")
-        kind = "convolution" if meaning.operation.startswith("conv") else "matmul"
-        on_host = all(self.tensor(operand.tensor).device.startswith("cpu") for _, operand in meaning.operands())
-        name = f"onednn_{kind}" if on_host else kind
-        if not isinstance(allowed, list | tuple) or name not in allowed:
-            return 0.0
-        return _BRAIN_FLOAT if settings.get("float32_matmul") == "medium" else _TENSOR_FLOAT
-
     def maker(self, number: int) -> Call | None:
         """The call that made a tensor: the innermost, or the next around it whose meaning can be told."""
         return self._maker(self.origin(number))
@@ -205,10 +192,6 @@ class Side:
     def takers(self, number: int) -> Sequence[Call]:
         """Calls that took a tensor, without the modules around them."""
         return self._takers.get(number, ())
-
-    def is_container(self, call: Call) -> bool:
-        """True if a call is a module that others were recorded in, and has no meaning of its own."""
-        return call.site.kind is Kind.MODULE and call.id in self._inside and self.meaning(call) is None
 
     def slice(self, number: int, known: Collection[int]) -> Slice:
         """Calls that make a tensor of values in `known` and of leaves."""
@@ -365,7 +348,7 @@ class Side:
 
         It may have been taken under other numbers too: as a copy that came about unseen (a hook wraps what goes through it), or
         as the result of a call that handed it on and has no gradients of its own (a cast to the same type). Some of these may
-        have been counted elsewhere already: see `Recomputation.summands`.
+        have been counted elsewhere already: see `Recorded.summands`.
         """
         found: list[tuple[Call, int]] = []
         seen = {number, self.origin(number)}
@@ -373,7 +356,7 @@ class Side:
         while waiting:
             current = waiting.pop()
             found += self._sent_back.get(current, ())
-            for same in (*self._copies().get(current, ()), *self._handed_on(current)):
+            for same in (*self.copies_of(current), *self._handed_on(current)):
                 if same not in seen:
                     seen.add(same)
                     waiting.append(same)
@@ -392,16 +375,12 @@ class Side:
 
     def copies_of(self, number: int) -> Sequence[int]:
         """Numbers under which calls took what may be a copy of a tensor, made unseen."""
-        return self._copies().get(number, ())
-
-    def _copies(self) -> Mapping[int, Sequence[int]]:
-        """Numbers under which a tensor was taken that came about unseen, by the tensors of the same bits that calls made."""
         if self._copied is None:
             self._copied = {}
-            for number in self._takers:
-                for original in self.originals(number):
-                    self._copied.setdefault(original, []).append(number)
-        return self._copied
+            for taken in self._takers:
+                for original in self.originals(taken):
+                    self._copied.setdefault(original, []).append(taken)
+        return self._copied.get(number, ())
 
     def other_contributions(self, number: int) -> Sequence[tuple[Call, int]]:
         """The same of other numbers of a leaf: a weight that is tied, or wrapped anew for each use, has the same bits."""
@@ -483,19 +462,19 @@ class Side:
 
     def senders(self) -> Mapping[int, Sequence[tuple[Call, int]]]:
         """Of each gradient that a call sent back: the call, and the value that it is the gradient of."""
-        found: dict[int, list[tuple[Call, int]]] = {}
-        for value, items in self._sent_back.items():
-            for call, gradient in items:
-                found.setdefault(gradient, []).append((call, value))
-        return found
+        return _by_gradient(self._sent_back)
 
     def received(self) -> Mapping[int, Sequence[tuple[Call, int]]]:
         """Of each gradient that came into a call: the call, and its result that it is the gradient of."""
-        found: dict[int, list[tuple[Call, int]]] = {}
-        for value, items in self._of_output.items():
-            for call, gradient in items:
-                found.setdefault(gradient, []).append((call, value))
-        return found
+        return _by_gradient(self._of_output)
+
+
+def _by_gradient(by_value: Mapping[int, Sequence[tuple[Call, int]]]) -> Mapping[int, Sequence[tuple[Call, int]]]:
+    found: dict[int, list[tuple[Call, int]]] = {}
+    for value, items in by_value.items():
+        for call, gradient in items:
+            found.setdefault(gradient, []).append((call, value))
+    return found
 
 
 def inputs_of(call: Call) -> dict[str, int]:

@@ -14,8 +14,9 @@ import torch
 
 from ..model.tensors import UNITS
 from . import kernels
-from .evaluation import COARSE, DTYPES, Gradients, NotRecomputable, Values, evaluate, rounded
+from .evaluation import COARSE, DTYPES, NotRecomputable, Values, evaluate, rounded
 from .meanings import Meaning, Operand
+from .recorded_gradients import Gradients
 from .rounding import RoundedResults
 from .traits import traits_of
 from .workers import plain_attention, without_onednn

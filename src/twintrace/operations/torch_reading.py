@@ -262,7 +262,7 @@ def _to(recorded: Recorded) -> Meaning:
 
 
 @_special(*(f"torch.{name}" for name in COLLECTIVES))
-def _collective(recorded: Recorded) -> Meaning:
+def collective(recorded: Recorded) -> Meaning:
     """A collective of all ranks, where `whole` says what it makes of the whole; of one rank alone nothing is told."""
     verb, *words = str(recorded.kwargs.get("whole") or "nothing").split()
     if verb == "times":

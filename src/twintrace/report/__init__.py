@@ -1,4 +1,4 @@
-"""THE PRESS: results in, reports out.
+"""Reports: results in, reports out.
 
     text.py    a Comparison: the verdict first, at most 15 lines
     progress.py  a bar while it is made, on a terminal only
@@ -11,7 +11,7 @@
     trace_table.py     a trace's tensors as such a table
     weights.py, weight_tables.py   reports on weights: text; tables, JSON, a small page
     files.py   files that are whole or not there
-    spreadsheet.py     any tables as XLSX, for workbook.py and for the embassies, whose tables are not ours
+    spreadsheet.py     any tables as XLSX, for workbook.py and for `compat`, whose tables are not ours
     page.py    one HTML file that works offline (docs/reference/report.md), made of
         headline.py    the verdict, as elements
         sheets.py      data of the page's script: columns, words, packed

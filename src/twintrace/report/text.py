@@ -11,7 +11,7 @@ runs/torch and runs/mindspore part at encoder.norm (LayerNorm), step 0, forward
   sure    31 pairs before it agree; paired because: the same parameters
   next    set eps=1e-05 on the right: net.py:33
 
-  44 pairs of calls: 12 the same, 25 within rounding, 7 different. Alone: 1 left, 2 right (3 carry no meaning of their own).
+  44 pairs of calls: 12 the same, 25 within rounding, 7 different. Unpaired: 1 left, 2 right; none of them matters.
 
 A line that is longer than the terminal is wrapped below its text; in a pipe nothing is wrapped or cut.
 """
@@ -310,7 +310,7 @@ def extent(parting: Divergence) -> str:
         terms = first.terms
         if terms is not None and (terms.left is not None or terms.right is not None):
             own = " | ".join("–" if item is None else times(item) for item in (terms.left, terms.right))
-            told.append(f"own rounding {own} of what is allowed")
+            told.append(f"own error {own} times the rounding bound")
     return "; ".join(told) or "not measured"
 
 
@@ -380,15 +380,24 @@ def _alone(result: Comparison) -> Iterator[str]:
 
 
 def balance(result: Comparison) -> str:
-    """Number of pairs of each outcome, and of calls that are alone."""
+    """Number of pairs of each outcome, and of calls without a partner."""
     counts = Counter({outcome: result.count(outcome) for outcome in _WORDS})
     told = ", ".join(f"{counts[item]} {word}" for item, word in _WORDS.items() if counts[item])
-    alone = ""
-    if result.only_left or result.only_right:
-        skipped = sum(item.skipped for _, _, item in (*result.only_left, *result.only_right))
-        aside = f" ({skipped} carry no meaning of their own)" if skipped else ""
-        alone = f" Alone: {len(result.only_left)} left, {len(result.only_right)} right{aside}."
-    return f"{pairs_of(result)}: {told or 'none'}.{alone}"
+    alone = [item for _, _, item in (*result.only_left, *result.only_right)]
+    unpaired = (
+        f" Unpaired: {len(result.only_left)} left, {len(result.only_right)} right{_harmless(alone)}." if alone else ""
+    )
+    return f"{pairs_of(result)}: {told or 'none'}.{unpaired}"
+
+
+def _harmless(alone: Sequence[Alone]) -> str:
+    """The number of unpaired calls that do not count as a difference, as the end of a sentence."""
+    count = sum(item.skipped for item in alone)
+    if not count:
+        return ""
+    if count == len(alone):
+        return "; it does not matter" if count == 1 else "; none of them matters"
+    return f"; {count} of them {'does' if count == 1 else 'do'} not matter"
 
 
 def pairs_of(result: Comparison) -> str:

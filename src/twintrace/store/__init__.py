@@ -1,4 +1,4 @@
-"""THE ARCHIVE: the trace on disk. FORMAT.md is the specification; the code follows it.
+"""The trace on disk. FORMAT.md is the specification; the code follows it.
 
 What lives here: the layout of a trace directory, its writer and its readers, the digest of a tensor's bytes, the registry of
 other tools' layouts.

@@ -81,7 +81,7 @@ class Page(ABC):
 
     @property
     def adapter(self) -> Framework:
-        """The workshop under test."""
+        """The adapter under test."""
         return registry.by_name(self.name)
 
     @property

@@ -1,4 +1,4 @@
-"""THE MOVERS: weights from one framework to the other. Names, layouts, values; checkpoint files; certificates.
+"""Weights from one framework to the other. Names, layouts, values; checkpoint files; certificates.
 
     checkpoints.py   open any file; write one, completely or not at all       extents.py      where tensors lie on disk
     pth.py, safetensors.py, ckpt.py                                           the three formats, without their frameworks

@@ -138,7 +138,7 @@ def _checked(source: State, map: WeightMap, partial: bool) -> dict[str, Spec]:
 def _load(
     source: State, target: State, map: WeightMap, specs: dict[str, Spec], partial: bool, pairs: Iterable[Pair]
 ) -> None:
-    if target.net is None or target.workshop is None:
+    if target.net is None or target.adapter is None:
         raise UsageError(f"{target.label} is not a net; give a file name to write to.")
     # A counter, or another name of a weight that has one already: a net need not have it.
     spare = {name for name, item in source.items.items() if item.counter or item.same_as is not None}
@@ -172,4 +172,4 @@ def _load(
             wanted = target.items[pair.right].spec
             steps = pair.steps if specs[pair.right].dtype == wanted.dtype else (*pair.steps, f"cast {wanted.dtype}")
             array = value(source, replace(pair, steps=steps))
-            target.workshop.load(target.net, {pair.right: (wanted.dtype, array)})
+            target.adapter.load(target.net, {pair.right: (wanted.dtype, array)})

@@ -87,7 +87,7 @@ class State:
     net: Any = None
     source: Checkpoint | None = None
     tensors: Mapping[str, Any] = field(default_factory=dict)
-    workshop: Weights | None = None
+    adapter: Weights | None = None
     notes: tuple[str, ...] = ()
 
     def read(self, name: str) -> np.ndarray[Any, Any]:
@@ -95,8 +95,8 @@ class State:
         if self.source is not None:
             return self.source.read(name)
         tensor = self.tensors[name]
-        if self.workshop is not None and self.workshop.is_tensor(tensor):
-            return self.workshop.values_of(tensor)
+        if self.adapter is not None and self.adapter.is_tensor(tensor):
+            return self.adapter.values_of(tensor)
         return np.asarray(tensor, order="C")
 
     def blocks(self, name: str) -> Iterator[Any]:
@@ -132,18 +132,18 @@ def open_state(
     raise UsageError(f"expected a net, the path of a checkpoint or a dict of tensors, got {type(thing).__name__}.")
 
 
-def _of_net(net: Any, framework: str, workshop: Weights, label: str | None) -> State:
+def _of_net(net: Any, framework: str, adapter: Weights, label: str | None) -> State:
     items, tensors = {}, {}
-    for weight in workshop.weights_of(net):
+    for weight in adapter.weights_of(net):
         tensors[weight.name] = weight.tensor
-        items[weight.name] = _live(weight, framework, workshop)
+        items[weight.name] = _live(weight, framework, adapter)
     if not items:
         raise WeightsError(f"{type(net).__name__} has no parameters and no buffers.")
     name = label or f"the {framework} net {type(net).__name__}"
-    return State(name, framework, items, live=True, net=net, tensors=tensors, workshop=workshop)
+    return State(name, framework, items, live=True, net=net, tensors=tensors, adapter=adapter)
 
 
-def _live(weight: Weight, framework: str, workshop: Weights) -> Item:
+def _live(weight: Weight, framework: str, adapter: Weights) -> Item:
     kind, rule = layer_of(framework, weight.kinds)
     outside, outer = layer_of(framework, weight.within)
     path = weight.layer
@@ -152,7 +152,7 @@ def _live(weight: Weight, framework: str, workshop: Weights) -> Item:
         path = dotted(head, outer.children[last])
     norm = weight.settings.get("weight_norm", ...)
     norm = None if norm is ... else "None" if norm is None else norm
-    spec, role = Spec(*workshop.spec_of(weight.tensor)), rule.roles.get(weight.own, weight.own)
+    spec, role = Spec(*adapter.spec_of(weight.tensor)), rule.roles.get(weight.own, weight.own)
     return Item(weight.name, spec, path, role, kind, outside, rule, weight.learned, weight.same_as, norm)
 
 
@@ -191,14 +191,14 @@ def _of_the_optimizer(specs: Mapping[str, Spec]) -> list[str]:
 
 
 def _unpickled(path: Path, key: str | None) -> State:
-    workshop: Any = registry.weights_by_name("torch")
+    adapter: Any = registry.weights_by_name("torch")
     try:
-        loaded = workshop.unpickle(path, key)
+        loaded = adapter.unpickle(path, key)
     except Exception as error:
         raise CheckpointError(f"{path}: torch cannot load it either: {type(error).__name__}: {error}") from error
     note = ("the file was unpickled by torch, because it is trusted",)
-    if workshop.is_net(loaded):
-        return replace(_of_net(loaded, "torch", workshop, str(path)), notes=note)
+    if adapter.is_net(loaded):
+        return replace(_of_net(loaded, "torch", adapter, str(path)), notes=note)
     if not isinstance(loaded, Mapping):
         raise CheckpointError(f"{path}: holds a {type(loaded).__name__}, expected a module or a state dict.")
     return replace(_of_dict(loaded, "torch", str(path)), notes=note)
@@ -237,7 +237,7 @@ def _of_dict(given: Mapping[Any, Any], framework: str | None, label: str) -> Sta
     if not specs:
         raise WeightsError(f"{label} is empty.")
     framework = framework or (shop[0] if shop else "torch")
-    return State(label, framework, _inferred(specs, framework, {}), tensors=tensors, workshop=shop[1] if shop else None)
+    return State(label, framework, _inferred(specs, framework, {}), tensors=tensors, adapter=shop[1] if shop else None)
 
 
 def _inferred(specs: Mapping[str, Spec], framework: str, aliases: Mapping[str, str]) -> dict[str, Item]:

@@ -35,7 +35,7 @@ _EPS = {"f64": 2.0**-52, "f32": 2.0**-23, "bf16": 2.0**-7, "f16": 2.0**-10}
 
 def run_both(left: State, right: State, map: WeightMap, inputs: Sequence[Array], *, seed: int = 0) -> list[TrialRow]:
     """One forward and backward pass in each framework."""
-    if left.net is None or right.net is None or left.workshop is None or right.workshop is None:
+    if left.net is None or right.net is None or left.adapter is None or right.adapter is None:
         raise UsageError("a trial needs two nets, not checkpoints.")
     inputs = [np.asarray(array) for array in inputs]
     weigh = functools.partial(_weigh, seed)
@@ -47,7 +47,7 @@ def run_both(left: State, right: State, map: WeightMap, inputs: Sequence[Array],
                 exact, rounded, which = _run(state, inputs, weigh, double=True), run, side
     learned = [item for state in (left, right) for item in state.items.values() if item.learned]
     eps = max(_EPS.get(item.spec.dtype, 0.0) for item in learned)
-    judge = _Judge(eps, (left, right)[which].framework if exact else "", left.workshop, right.workshop)
+    judge = _Judge(eps, (left, right)[which].framework if exact else "", left.adapter, right.adapter)
 
     def off(part: str, name: str) -> float | None:
         """Rounding of the run that was made in float64 as well."""
@@ -82,9 +82,9 @@ def _weigh(seed: int, name: str, shape: tuple[int, ...]) -> Array:
 def _run(
     state: State, inputs: Sequence[Array], weigh: Callable[[str, tuple[int, ...]], Array], double: bool = False
 ) -> Run:
-    assert state.workshop
+    assert state.adapter
     try:
-        return state.workshop.run(state.net, inputs, weigh, double=double)
+        return state.adapter.run(state.net, inputs, weigh, double=double)
     except Exception as error:
         shapes = ", ".join(f"{array.dtype}{list(array.shape)}" for array in inputs)
         text = str(error).strip().splitlines()
@@ -94,8 +94,8 @@ def _run(
 
 
 class _Judge:
-    def __init__(self, eps: float, name: str, *workshops: Weights) -> None:
-        self.eps, self.name, self.workshops = eps, name, workshops
+    def __init__(self, eps: float, name: str, *adapters: Weights) -> None:
+        self.eps, self.name, self.adapters = eps, name, adapters
         self._accuracy: tuple[float, str] | None = None
 
     def row(self, what: str, name: str, one: Array, two: Array, rounding: float | None) -> TrialRow:
@@ -117,5 +117,5 @@ class _Judge:
     def accuracy(self) -> tuple[float, str]:
         """(largest relative error, which function of which framework) of the elementary functions."""
         if self._accuracy is None:
-            self._accuracy = max((known for shop in self.workshops for known in shop.accuracy()), default=(0.0, ""))
+            self._accuracy = max((known for shop in self.adapters for known in shop.accuracy()), default=(0.0, ""))
         return self._accuracy

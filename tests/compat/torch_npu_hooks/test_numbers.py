@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from twintrace.compat.reading import storable
-from twintrace.compat.torch_npu_hooks.numbers import from_values, to_text
+from twintrace.compat.torch_npu_hooks.writer import from_values, to_text
 from twintrace.model.tensors import DTYPES, Spec
 from twintrace.store.arrays import STORAGE
 

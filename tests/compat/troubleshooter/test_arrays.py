@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import twintrace.compat.troubleshooter as ts
-from twintrace.compat.troubleshooter.results import Scores
+from twintrace.compat.troubleshooter.tables import Scores
 from twintrace.model.errors import ReportError, UsageError
 
 X = np.random.default_rng(0).standard_normal((4, 5)).astype(np.float32)

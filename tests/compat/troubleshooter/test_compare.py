@@ -9,7 +9,7 @@ import pytest
 import twintrace as tt
 import twintrace.compat.troubleshooter as ts
 from tests.compat.troubleshooter.dumps import table, write_dump
-from twintrace.compat.troubleshooter.results import in_their_words
+from twintrace.compat.troubleshooter.tables import in_their_words
 from twintrace.model.errors import ReportError, TraceError, TraceNotFoundError, UsageError
 from twintrace.store.native import write
 

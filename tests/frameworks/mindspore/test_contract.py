@@ -1,4 +1,4 @@
-"""The MindSpore workshop keeps the contract: its page."""
+"""The MindSpore adapter keeps the contract: its page."""
 
 import numpy as np
 import pytest

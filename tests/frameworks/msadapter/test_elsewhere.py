@@ -27,4 +27,4 @@ def test_pytorch_is_pytorch():
     torch = pytest.importorskip("torch")
     assert registry.installed("torch")
     assert registry.framework_of(torch.ones(1)).name == "torch"
-    assert "msadapter" not in [workshop.name for workshop in registry.loaded()]
+    assert "msadapter" not in [adapter.name for adapter in registry.loaded()]

@@ -147,7 +147,7 @@ print(json.dumps([api.name for _, api in functions()]))
 
 
 @pytest.mark.needs_torch
-def test_functions_have_the_names_that_pytorchs_workshop_gives(path):
+def test_functions_have_the_names_that_pytorchs_adapter_gives(path):
     """So that a trace of MSAdapter can be laid beside one of PyTorch. What PyTorch has not is MSAdapter's own."""
     torch, names = pytest.importorskip("torch"), pytest.importorskip("twintrace.frameworks.torch.names")
     python = layer("msadapter", MINDTORCH)

@@ -1,4 +1,4 @@
-"""The reference workshop keeps the contract: its page."""
+"""The reference adapter keeps the contract: its page."""
 
 import numpy as np
 import pytest

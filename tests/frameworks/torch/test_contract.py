@@ -1,4 +1,4 @@
-"""The torch workshop keeps the contract: its page."""
+"""The torch adapter keeps the contract: its page."""
 
 import contextlib
 

@@ -16,7 +16,7 @@ from torch import nn  # noqa: E402
 
 import twintrace as tt  # noqa: E402
 from twintrace.frameworks.protocol import Unreadable  # noqa: E402
-from twintrace.frameworks.torch import adapter, digests, outlets, tensors  # noqa: E402
+from twintrace.frameworks.torch import adapter, digests, outlets, readers, tensors  # noqa: E402
 from twintrace.frameworks.torch.batches import MAX_ENTRIES  # noqa: E402
 from twintrace.store.device_sums import finish  # noqa: E402
 from twintrace.store.digest import digest  # noqa: E402
@@ -184,7 +184,7 @@ def test_an_error_of_the_device_is_a_reason(waiting, monkeypatch):
     def broken(*_):
         raise RuntimeError("CUDA error: an illegal memory access was encountered\nand so on")
 
-    monkeypatch.setattr(digests, "launch", broken)
+    monkeypatch.setattr(readers, "launch", broken)
     assert fingerprints(waiting) == [
         "the device could not read it: CUDA error: an illegal memory access was encountered"
     ]

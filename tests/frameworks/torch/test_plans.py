@@ -12,7 +12,7 @@ torch = pytest.importorskip("torch")
 
 import twintrace as tt  # noqa: E402
 from twintrace.collect import plans as collected  # noqa: E402
-from twintrace.frameworks.torch import adapter, digests, drafts, plans, tensors, writes  # noqa: E402
+from twintrace.frameworks.torch import adapter, digests, plans, readers, scripts, tensors, writes  # noqa: E402
 
 from . import plan_cases as cases  # noqa: E402
 
@@ -36,7 +36,7 @@ def stand_in(monkeypatch):
         "host",
         staticmethod(lambda tensor: host(tensor) if tensor.dtype == torch.float64 else forbidden(tensor)),
     )
-    monkeypatch.setattr(digests, "triton_for", lambda device: None)
+    monkeypatch.setattr(readers, "triton_for", lambda device: None)
     made = digests.DeviceDigests.__init__
 
     def quietly(self, **given):
@@ -232,14 +232,14 @@ UNLIKE = {
 @pytest.mark.parametrize("torchs", [True, False])
 def test_a_guard_tells_tensors_apart(monkeypatch, other, torchs):
     if not torchs:
-        monkeypatch.setattr(drafts, "_TensorGuards", None)
-    is_alike = drafts.guard_of(ALIKE)
+        monkeypatch.setattr(scripts, "_TensorGuards", None)
+    is_alike = scripts.guard_of(ALIKE)
     assert is_alike(torch.ones(2, 3))
     assert not is_alike(other)
 
 
 def test_settings_are_compared_by_value_and_type():
-    settings = drafts.Settings({"p": 1.0, "flag": True, "kept": object()})
+    settings = scripts.Settings({"p": 1.0, "flag": True, "kept": object()})
     assert settings.are_those_of({"p": 1.0, "flag": True, "kept": object()})
     for other in ({"p": 2.0, "flag": True}, {"p": 1.0, "flag": 1}, {"p": 1.0, "flag": True, "more": 1}):
         assert not settings.are_those_of({"kept": object(), **other})

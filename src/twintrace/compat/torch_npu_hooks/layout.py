@@ -36,8 +36,7 @@ from ...store.trace import HeldJournal, Trace
 from ..reading import note_damage, npy_values, parsed, ranks_in, shape_of, statistic, storable
 from .folding import fold
 from .names import LineName, parse
-from .numbers import from_values
-from .writer import LineWriter
+from .writer import LineWriter, from_values
 
 _MAX_LINE = 2 << 30
 _BLOCK = 1 << 20  # bytes of a dump that are read at a time

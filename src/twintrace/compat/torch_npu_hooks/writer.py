@@ -9,17 +9,24 @@ the file, so memory holds only what has not been written yet.
 A backward pass gives a call's gradients one by one, those of the results first. They are held until all of them are known, since
 readers of this format take everything up to an `output` line for one call. One that never comes (an argument that the result does
 not depend on) is given up when the next forward call begins, or at the end.
+
+    f32[2]   1.5, nan        ->  [1.5, NaN]                 as Python's json writes them, which is what the old tool did
+    i64[1]   2**60           ->  [1152921504606846976]      the old tool went through float32 and lost it
+    c64[1]   1+2j            ->  [1.0, 2.0]                 real and imaginary part of each element
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from ...model.dtypes import LONG_NAMES
 from ...model.errors import TraceWriteError
@@ -28,10 +35,10 @@ from ...model.sites import Phase
 from ...model.tensors import Spec
 from ...model.values import TensorRef, leaves, tensor_slots
 from ...store.appending import append
-from ..reading import storable
+from ...store.arrays import STORAGE, as_float
+from ..reading import storable, stored
 from ..translating import TensorFacts, Translator
 from .names import line_name, operation_name
-from .numbers import from_values, to_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,3 +206,36 @@ def _read(text: _Text) -> bytes:
         parts.append(part)
         done += len(part)
     return b"".join(parts)
+
+
+# --- values as JSON, and back ----------------------------------------------------------------------------------------
+
+
+def to_text(raw: bytes | memoryview, dtype: str) -> bytes:
+    """The values of a tensor's bytes as a JSON list. Packed types, two elements to a byte, have no such list: it is empty."""
+    if dtype.startswith("f4"):
+        return b"[]"
+    values = as_float(np.frombuffer(raw, dtype=STORAGE[dtype]), dtype)
+    if dtype == "b8":
+        values = values.astype(np.float32)
+    if np.iscomplexobj(values):
+        values = values.view(np.float64 if dtype == "c128" else np.float32)
+    return json.dumps(values.tolist()).encode()
+
+
+def from_values(values: list[Any] | np.ndarray[Any, Any], spec: Spec) -> np.ndarray[Any, Any]:
+    """The array of a JSON list (or of its numbers, already read) in the storage type of its element type; ValueError with one
+    clause where that cannot be.
+    """
+    count, numbers = math.prod(spec.shape), values
+    if not isinstance(numbers, np.ndarray):
+        exact = spec.dtype == "u64" and all(type(value) is int and 0 <= value < 1 << 64 for value in values)
+        # numpy's own choice for 2**63 beside 0 is a float.
+        numbers = np.array(values, dtype=np.uint64 if exact else None)
+        if numbers.ndim != 1 or (numbers.size and numbers.dtype.kind not in "iufb"):
+            raise ValueError(f"expected a flat list of numbers, got {str(values)[:40]}")
+        if spec.dtype.startswith("c") and numbers.size == 2 * count:
+            numbers = numbers.astype(np.float64).view(np.complex128)
+    if numbers.size != count:
+        raise ValueError(f"{numbers.size} values for a tensor of {spec}")
+    return stored(numbers.reshape(spec.shape), spec.dtype)

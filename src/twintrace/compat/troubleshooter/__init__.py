@@ -14,7 +14,7 @@
 
     writer.py    a recording, file by file         layout.py     dumps as traces, traces as dumps
     names.py     `NN_Conv2d_0_forward_input.0`     layers.py     which modules have one name in a dump
-    tables.py    tables as it prints them          results.py    what they say of two tensors
+    tables.py    tables as it prints them, and what they say of two tensors
     stand_in.py  for unchanged scripts, and names that are not here
     SURFACE.md   every keyword, and what differs on purpose
 

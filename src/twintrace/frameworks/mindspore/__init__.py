@@ -1,4 +1,4 @@
-"""MindSpore's workshop.
+"""MindSpore's adapter.
 
     adapter.py      FRAMEWORK and the watch: which interceptors a level needs
     tensors.py      look at a tensor, recognise it, read it          modules.py      calls of Cells, paths, configuration

@@ -1,4 +1,4 @@
-"""The MindSpore workshop: `FRAMEWORK`, and the watch that puts the interceptors of a level together.
+"""The MindSpore adapter: `FRAMEWORK`, and the watch that puts the interceptors of a level together.
 
 level    Cells             functions, methods, primitives    dispatch mode
 module   recorded          only what writes                  -
@@ -31,6 +31,7 @@ from .calls import Calls
 from .compiled import CompiledRegions
 from .gradients import HAS_NODES, Gradients
 from .modules import Modules, named_buffers, named_modules, named_parameters
+from .names import groups
 from .ops import Ops
 from .precision import forget as forget_precision
 from .precision import precision
@@ -205,7 +206,7 @@ class MindsporeFramework:
         return int(os.environ.get("RANK_ID", 0)), int(os.environ.get("RANK_SIZE", 1))
 
     def groups(self) -> tuple[tuple[int, ...], ...]:
-        return ()
+        return tuple(tuple(sorted(ranks)) for ranks in groups().values())
 
     def environment(self) -> Mapping[str, Any]:
         mode = ms.get_context("mode")

@@ -18,7 +18,18 @@ from ...model.sites import Kind, Phase
 from ..protocol import Sink
 from .gradients import HAS_NODES, Gradients, is_quiet, next_sequence_number, unseen, without_gradient
 from .modules import end_without_result, present_phase
-from .names import WRITING_PRIMITIVES, Api, describe_primitive, functions, methods, primitives, settings_of
+from .names import (
+    COLLECTIVES,
+    WRITING_PRIMITIVES,
+    Api,
+    describe_primitive,
+    functions,
+    group_among,
+    methods,
+    primitives,
+    ranks_of,
+    settings_of,
+)
 from .patches import Patch
 from .tensors import wrote
 from .updates import Updates
@@ -74,11 +85,13 @@ class Calls:
     def _layer(self, api: Api, original: Any) -> Any:
         if not self._recorded:
             return _announcing(original)
+        collects = api.name.startswith(COLLECTIVES)
 
         def call(*args: Any, **kwargs: Any) -> Any:
             if self._sink.busy or is_quiet() or id(self) in _INSIDE.owners or self._updates.own:
                 return original(*args, **kwargs)
-            return self._call(api, original, args, kwargs)
+            settings = ranks_of(group_among(args, kwargs)) if collects else None
+            return self._call(api, original, args, kwargs, settings=settings)
 
         return call
 

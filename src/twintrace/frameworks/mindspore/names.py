@@ -18,7 +18,7 @@ from types import FunctionType
 from typing import Any
 
 from mindspore import Parameter, Tensor, mint, ops
-from mindspore.communication import comm_func
+from mindspore.communication import GlobalComm, _comm_helper, comm_func, get_group_size
 from mindspore.mint import distributed, linalg, special
 from mindspore.mint.nn import functional
 
@@ -74,6 +74,11 @@ _GATHERING = {
     "gather": ("1",), "scatter": ("0",), "reduce_scatter": ("0",), "reduce_scatter_tensor": ("0",), "all_to_all": ("0",),
     "all_to_all_single": ("0",), "recv": ("0",), "irecv": ("0",), "gather_into_tensor": ("0",), "scatter_tensor": ("0",),
 }  # fmt: skip
+COLLECTIVES = ("mindspore.mint.distributed.", "mindspore.communication.")
+"""Homes of functions that take a process group."""
+_WORLDS = ("hccl_world_group", "nccl_world_group", "mccl_world_group")
+"""Names of the group of all ranks; a primitive has that of the device that was set when it was made, or of none."""
+_REDUCTIONS = ("sum", "max", "min", "prod", "avg")
 _GROUP_MATTERS = ("get_", "new_group", "init_process_group", "destroy_process_group", "set_comm_ops_inplace")
 _COMPUTING_ATTRIBUTES = ("T", "H", "mT", "mH")
 _PLAIN = (bool, int, float, str, tuple, list, type(None))
@@ -172,7 +177,7 @@ def describe(name: str, function: Any) -> Api | None:
         return None
     if isinstance(function, FunctionType) and ".Tensor." not in name and not function.__module__.startswith(_SOURCES):
         return None
-    if name.startswith(("mindspore.mint.distributed.", "mindspore.communication.")):
+    if name.startswith(COLLECTIVES):
         if last.startswith(_GROUP_MATTERS) or last[0].isupper():
             return None
         if "comm" not in function.__module__ and "distributed" not in function.__module__:
@@ -204,7 +209,30 @@ def settings_of(primitive: Any) -> Mapping[str, Any] | None:
     given: Mapping[str, Any] | None = getattr(primitive, "init_attrs", None)
     if not given:
         return None
-    return {name: value for name, value in given.items() if isinstance(value, _PLAIN)}
+    settings: dict[str, Any] = {name: value for name, value in given.items() if isinstance(value, _PLAIN)}
+    return {**settings, **ranks_of(settings["group"])} if isinstance(settings.get("group"), str) else settings
+
+
+def groups() -> Mapping[str, tuple[int, ...]]:
+    """Ranks of the process groups that were made, by name; of all ranks under an empty one."""
+    if not GlobalComm.INITED:
+        return {}
+    made: Mapping[str, Sequence[int]] = getattr(getattr(_comm_helper, "_ExistingGroup", None), "ITEMS", {})
+    return {"": tuple(range(get_group_size())), **{name: tuple(ranks) for name, ranks in made.items()}}
+
+
+def group_among(args: Sequence[Any], kwargs: Mapping[str, Any]) -> str | None:
+    """The process group that a function was given; None where it was given none."""
+    if "group" in kwargs:
+        return str(kwargs["group"]) if kwargs["group"] is not None else None
+    return next((value for value in args if isinstance(value, str) and value not in _REDUCTIONS), None)
+
+
+def ranks_of(group: str | None) -> Mapping[str, str]:
+    """Ranks of a process group as a setting, `0,1`, since its name says little; nothing where they are not known."""
+    known = groups()
+    name = "" if group is None or group == GlobalComm.WORLD_COMM_GROUP or group in _WORLDS else group
+    return {"ranks": ",".join(map(str, known[name]))} if name in known else {}
 
 
 def _writes(last: str) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""MSAdapter's workshop: PyTorch code that runs on MindSpore.
+"""MSAdapter's adapter: PyTorch code that runs on MindSpore.
 
     adapter.py      FRAMEWORK and the watch                          modules.py      nn.Module: paths, configuration
     tensors.py      MindSpore's tensors, dressed as torch's          names.py        what there is to call, by torch's names
@@ -7,7 +7,7 @@
     seeding.py      seeds, determinism, dropout
 
 In: modules of a `torch` whose tensors are MindSpore's. Out: calls with torch's names, so that a trace can be laid beside one of
-PyTorch or of MindSpore. Not here: anything that MindSpore's workshop can do; this one borrows it. Surprising: nothing says
+PyTorch or of MindSpore. Not here: anything that MindSpore's adapter can do; this one borrows it. Surprising: nothing says
 `mindtorch`. Whatever package stands behind the name `torch` is found through its own `nn.Module`.
 """
 

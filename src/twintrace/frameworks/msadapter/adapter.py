@@ -1,4 +1,4 @@
-"""The MSAdapter workshop: `FRAMEWORK`, and the watch that puts the interceptors of a level together.
+"""The MSAdapter adapter: `FRAMEWORK`, and the watch that puts the interceptors of a level together.
 
 level    modules           functions and methods     dispatch mode
 module   recorded          only what writes          -

@@ -6,7 +6,7 @@ MSAdapter also runs on MindSpore 2.7, whose graph cannot be read. There a hook o
     y = add(relu(h), mul(h, 3))          of h it is what relu and mul took together: told of neither, and a note says so
 
 Which of the two it is, is known because every use is seen: all that MSAdapter computes goes through its functions. MindSpore's
-workshop takes another way there, and calls with aliases; here an alias would have no device, and a write in place would go to it
+adapter takes another way there, and calls with aliases; here an alias would have no device, and a write in place would go to it
 and not to the user's tensor.
 """
 

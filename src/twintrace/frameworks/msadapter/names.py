@@ -5,7 +5,7 @@ x + y, x.add(y)        torch.Tensor.add
 x += y                 torch.Tensor.add_, writes to argument 0
 x.shape                nothing: a question about the tensor, not a computation
 
-The names are those that PyTorch's own workshop gives, so that two traces can be laid side by side.
+The names are those that PyTorch's own adapter gives, so that two traces can be laid side by side.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Replacing functions for a while: as MindSpore's workshop does it. All of MSAdapter's are plain Python functions."""
+"""Replacing functions for a while: as MindSpore's adapter does it. All of MSAdapter's are plain Python functions."""
 
 from ..mindspore.patches import Patch, patch
 

@@ -1,4 +1,4 @@
-"""The reference workshop: a tiny framework of our own, and its adapter. What every test above this level uses, and what an
+"""The reference framework: a tiny framework of our own, and its adapter. What every test above this level uses, and what an
 author of a new adapter reads first.
 
     miniature.py    the framework itself: tensors over numpy, a tape, modules, hooks
@@ -9,7 +9,7 @@ author of a new adapter reads first.
     seeding.py      seeds, dropout
 
 In: the miniature's own hooks; nothing is patched, so there is no patches.py, and one process has no collectives.py.
-Surprising: this is the workshop whose rules are strictest. It promises everything that `testing/contract.py` asks for.
+Surprising: this is the adapter whose rules are strictest. It promises everything that `testing/contract.py` asks for.
 """
 
 from .adapter import FRAMEWORK

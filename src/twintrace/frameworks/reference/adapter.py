@@ -1,4 +1,4 @@
-"""The reference workshop: `FRAMEWORK`, and the watch that puts the interceptors of a level together.
+"""The reference adapter: `FRAMEWORK`, and the watch that puts the interceptors of a level together.
 
     level    module calls      functions      kernels
     module   recorded          -              -

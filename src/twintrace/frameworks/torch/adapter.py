@@ -1,4 +1,4 @@
-"""The torch workshop: `FRAMEWORK`, and the watch that puts the interceptors of a level together.
+"""The torch adapter: `FRAMEWORK`, and the watch that puts the interceptors of a level together.
 
 level    module calls      function mode + collectives    dispatch mode
 module   recorded          -                              -

@@ -24,7 +24,7 @@ from typing import Any
 from weakref import ref
 
 from ...model.sites import Phase
-from .drafts import (
+from .scripts import (
     ENTER,
     ENTRIES,
     EQUAL,

@@ -15,77 +15,27 @@ Not seen by anybody, and so not guarded against: a kernel that writes to a tenso
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from types import ModuleType
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import _disable_current_modes
 
 from ..protocol import Keeper, Lost, Unreadable
-from ..runs import Runs
 from . import tensors as looking
-from .batches import MAX_ENTRIES, Entry, Forms, Walk, launch, launch_forms, triton_for, walk_of
-from .outlets import Outlet
+from .batches import MAX_ENTRIES, Entry, Walk
+from .readers import DeviceReader, Place, Planned, reason_of
+from .streams import default_room, no_modes
 
 _AUTOGRAD = torch._C.DispatchKey.AutogradFunctionality
 _graph_task: Callable[[], int] = torch._C._current_graph_task_id
-_ROWS = 2048  # results that are kept on the device before they are copied
-_PINNED = 8192  # numbers of a table: of a full batch
-_LARGEST_WALK = 4 << 30  # bytes of an expanded view that is walked at all, as on the host
 # A tensor of up to 1/16 of the room is copied before it is written to; a larger one has the whole batch read.
 _COPIED = 16
 WATCHES: list[Callable[[], None]] = []
 """Called when the first tensor begins to wait, in its thread: see `writes.py`."""
-
-
-class _Place:
-    """One stream of one device: what waits there."""
-
-    __slots__ = ("device", "entries", "kernels", "stream")
-
-    def __init__(self, device: torch.device, stream: int, kernels: ModuleType | None) -> None:
-        self.device, self.stream, self.kernels = device, stream, kernels
-        self.entries: list[Entry] = []
-
-
-class _Results:
-    """Rows of sums on one device, in the order in which they were launched."""
-
-    __slots__ = ("rows", "tickets")
-
-    def __init__(self, device: torch.device) -> None:
-        self.rows = torch.empty((_ROWS, 16), dtype=torch.int64, device=device)
-        self.tickets: list[int] = []
-
-
-class _Taken:
-    """Tensors of a step that follows a plan: number, tensor, address and version of each."""
-
-    __slots__ = ("addresses", "numbers", "tensors", "versions")
-
-    def __init__(self) -> None:
-        self.numbers: list[int] = []
-        self.tensors: list[Tensor] = []
-        self.addresses: list[int] = []
-        self.versions: list[int] = []
-
-    def each(self) -> Iterator[tuple[int, Tensor, int, int]]:
-        """One after the other."""
-        return zip(self.numbers, self.tensors, self.addresses, self.versions, strict=True)
-
-    def only(self, places: Sequence[int]) -> _Taken:
-        """Some of them."""
-        found = _Taken()
-        for name in _Taken.__slots__:
-            mine = getattr(self, name)
-            setattr(found, name, [mine[place] for place in places])
-        return found
 
 
 class DeviceDigests:
@@ -97,25 +47,18 @@ class DeviceDigests:
         """`room`: bytes that may wait, None for the default of each device; `tell(topic, text)` is heard once for each topic;
         `keeper` gets the values themselves, of those that it wants.
         """
-        self._fingerprint, self._room, self._tell, self._keeper = fingerprint, room, tell, keeper
-        self._outlets: dict[Any, Outlet] = {}
-        self._places: dict[tuple[Any, int], _Place] = {}
+        self._room, self._tell = room, tell
+        self._reader = DeviceReader(fingerprint, tell, keeper)
+        self._places: dict[tuple[Any, int], Place] = {}
         self._storages: dict[int, list[Entry]] = {}
         self._held = 0
         self._count = 0
         self._limit = 0 if room is None else room
-        self._results: dict[Any, list[_Results]] = {}
-        self._reasons: dict[int, str] = {}
         self._kinds: list[tuple[str, int]] = []  # by ticket: element type, bytes
-        self._walks: dict[Any, Walk | None] = {}
-        self._streams: set[int] = set()
-        self._slow: set[str] = set()
         self._task = -1  # the backward pass at whose end all is read
-        self._taken = _Taken()
+        self._taken = Planned()
         self._taken_storages: set[int] = set()
         self._script: Any = None  # such a plan
-        self._pinned: list[tuple[Tensor, np.ndarray[Any, Any]]] = []  # on the host, to copy tables from
-        self._pins = 0  # of these, used in this step
         self._follower: Any = None  # who follows it
         self.is_watched = False
         """Has somebody been told that something waits?"""
@@ -181,7 +124,7 @@ class DeviceDigests:
             self._kinds.append((dtype, 0))
             return ticket
         if not plan.order or address % 8 or body.is_neg() or (plan.turns and body.is_conj()):
-            copied, walk = self._lay_out(body, plan, address, place)
+            copied, walk = self._reader.lay_out(body, plan, address, place)
             if copied is not body:
                 body, memory = copied, copied.untyped_storage()
                 address, end, room = body.data_ptr(), nbytes, nbytes
@@ -259,12 +202,12 @@ class DeviceDigests:
     def copy(self, number: int, tensor: Tensor, copies: dict[int, Tensor]) -> None:
         """This tensor will be written to soon: a copy of it is to be read, unless it is large."""
         if self._kinds[number][1] * _COPIED <= self._limit:
-            with _alone():
+            with no_modes():
                 copies[number] = tensor.detach().clone()
 
     def lose(self, number: int, reason: str) -> None:
         """This tensor of a plan cannot be read."""
-        self._reasons[number] = reason
+        self._reader.reasons[number] = reason
 
     def take(
         self,
@@ -319,114 +262,19 @@ class DeviceDigests:
             return
         assert self._where is not None
         place = self._places[self._where]
-        taken, self._taken = self._taken, _Taken()
+        taken, self._taken = self._taken, Planned()
         self._taken_storages.clear()
-        for entry in self._entries_of(self._unchanged(taken), place):
+        for entry in self._reader.entries_of(self._reader.unchanged(taken), place):
             entry.memory = entry.tensor.untyped_storage()
             entry.span = entry.tensor.data_ptr() + looking._span(entry.tensor) - entry.memory.data_ptr()
             place.entries.append(entry)
             self._storages.setdefault(entry.memory._cdata, []).append(entry)
 
-    def _unchanged(self, taken: _Taken) -> _Taken:
-        """Tensors that can still be read; the others are missing, with a reason."""
-        versions = [tensor._version for tensor in taken.tensors]
-        addresses = [tensor.data_ptr() for tensor in taken.tensors]
-        if versions == taken.versions and addresses == taken.addresses:
-            return taken  # as nearly always
-        kept = []
-        for place, number in enumerate(taken.numbers):
-            if versions[place] != taken.versions[place]:
-                self._reasons[number] = "it was written to, unseen, before it was read"
-            elif addresses[place] != taken.addresses[place]:
-                self._reasons[number] = "its memory was given away, unseen, before it was read"
-            else:
-                kept.append(place)
-        return taken.only(kept)
-
-    def _entries_of(self, taken: _Taken, place: _Place) -> list[Entry]:
-        """Entries without their storages."""
-        found = []
-        for number, tensor, address, version in taken.each():
-            facts, walk = looking._plan(tensor), None
-            if not facts.order or address & 7:
-                body, walk = self._lay_out(tensor, facts, address, place)
-                if body is not tensor:
-                    tensor, address, version = body, body.data_ptr(), body._version
-            found.append(Entry(address, facts.whole, facts.look.dtype, walk, tensor, None, 0, version, number))
-        return found
-
-    def _read_taken(self, place: _Place, then_wait: bool) -> None:
-        """Launch the reading of a plan's tensors: all is known of them but their addresses."""
-        taken, self._taken = self._unchanged(self._taken), _Taken()
-        self._taken_storages.clear()
-        if place.kernels is None:
-            self._read_batches(place, self._entries_of(taken, place), then_wait)
-            return
-        forms = self._script.forms
-        if forms is None:
-            forms = self._script.forms = Forms(self._script.facts, place.kernels)
-        numbers, addresses = np.array(taken.numbers, np.int64), np.array(taken.addresses, np.int64)
-        usual = (forms.which[numbers] >= 0) & (addresses & 7 == 0)
-        if not usual.all():
-            others = taken.only(np.flatnonzero(~usual).tolist())
-            self._read_batches(place, self._entries_of(others, place), then_wait)
-            taken = taken.only(np.flatnonzero(usual).tolist())
-            numbers, addresses = numbers[usual], addresses[usual]
-        if not taken.numbers:
-            return
-        try:
-            with torch.no_grad(), _alone(), _on_stream(place, len(self._streams) > 1, taken.tensors, then_wait):
-                rows, target = self._rows(place.device, len(numbers))
-                launch_forms(forms, numbers, addresses, target, self._fingerprint, place.kernels, self._pin)
-            rows.tickets += taken.numbers
-        except Exception:  # noqa: BLE001 - the other way is tried, and says why it does not work
-            self._read_batches(place, self._entries_of(taken, place), then_wait)
-
-    def _pin(self, count: int) -> tuple[Tensor, np.ndarray[Any, Any]]:
-        """Room for so many numbers on the host, from which the device may copy; in use until the end of the step."""
-        if count > _PINNED:
-            room = torch.empty(count, dtype=torch.int64, pin_memory=True)
-            return room, room.numpy()
-        if self._pins == len(self._pinned):
-            room = torch.empty(_PINNED, dtype=torch.int64, pin_memory=True)
-            self._pinned.append((room, room.numpy()))
-        room, array = self._pinned[self._pins]
-        self._pins += 1
-        return room[:count], array[:count]
-
-    def _open(self, device: torch.device, stream: int) -> _Place:
-        kernels = triton_for(device)
-        if kernels is None or device.type in self._slow:
-            kernels = None
-            self._tell(
-                "device",
-                f"Triton cannot be used on {device.type} here: values are read by the framework's own operations, "
-                "which takes longer.",
-            )
+    def _open(self, device: torch.device, stream: int) -> Place:
         if self._room is None:
-            self._limit = max(self._limit, _default_room(device))
-        self._streams.add(stream)
-        place = self._places[device, stream] = _Place(device, stream, kernels)
+            self._limit = max(self._limit, default_room(device))
+        place = self._places[device, stream] = self._reader.open(device, stream)
         return place
-
-    def _lay_out(self, body: Tensor, plan: Any, address: int, place: _Place) -> tuple[Tensor, Walk | None]:
-        """A view whose elements are not in order, or begin at an odd address: how it is walked, or a copy that is in order."""
-        turned = body.is_neg() or (plan.turns and body.is_conj())
-        if plan.runs is not None and plan.runs.nbytes > max(_LARGEST_WALK, 4 * body.untyped_storage().nbytes()):
-            raise Lost("an expanded view: it stands for more bytes than are walked")
-        if place.kernels is not None and not turned:
-            key = plan.place, address % 8
-            walk = self._walks.get(key)
-            if walk is None and key not in self._walks:
-                runs = plan.runs or Runs.of(
-                    body.shape, [body.element_size() * step for step in body.stride()], body.element_size()
-                )
-                walk = self._walks[key] = walk_of(runs, address % 8 == 0, place.kernels)
-            if walk is not None:
-                return body, walk
-        with _alone():
-            copied = body.detach().resolve_neg().resolve_conj().contiguous()
-            return copied.clone() if copied.data_ptr() % 8 else copied, None
 
     # --- before somebody writes ---------------------------------------------------------------------------------------
 
@@ -434,7 +282,7 @@ class DeviceDigests:
         """Does something wait in the memory of one of these, which are about to be written to?"""
         follower, ahead = self._follower, self._ahead
         taken, others, is_held = self._taken_storages, self._storages, False
-        with _alone():
+        with no_modes():
             for tensor in tensors:
                 start: int | None = None
                 key: Any = None
@@ -475,7 +323,7 @@ class DeviceDigests:
             return
         nbytes = sum(entry.nbytes for entry in found)
         if (
-            len(self._streams) > 1
+            len(self._reader.streams) > 1
             or not self._is_on_stream(found[0])  # a copy made on another stream would be read before it is there
             or len(found) > _COPIED
             or nbytes * _COPIED > self._limit
@@ -483,9 +331,9 @@ class DeviceDigests:
         ):
             self._flush(then_wait=True)
             return
-        with _alone():
+        with no_modes():
             for entry in {id(entry): entry for entry in found}.values():
-                if _reason(entry) is None:
+                if reason_of(entry) is None:
                     self.overwritten.add(entry.ticket)
                     self._replace(entry, entry.tensor.detach().contiguous().clone())
 
@@ -502,7 +350,7 @@ class DeviceDigests:
     def _is_on_stream(self, entry: Entry) -> bool:
         """Is the present stream the one on which all that waits was seen?"""
         device = entry.tensor.device
-        return device.type != "cuda" or torch._C._cuda_getCurrentRawStream(device.index) in self._streams
+        return device.type != "cuda" or torch._C._cuda_getCurrentRawStream(device.index) in self._reader.streams
 
     @staticmethod
     def _is_capturing(entry: Entry) -> bool:
@@ -514,7 +362,7 @@ class DeviceDigests:
         """Launch the reading of all that waits: anything may be written to. `then_wait`: the present stream goes on after it,
         whichever it is.
         """
-        with _alone():  # the engine calls this, where modes are on, and each question to a tensor would pass them
+        with no_modes():  # the engine calls this, where modes are on, and each question to a tensor would pass them
             self._settle()
             self._ahead.clear()
             self.is_watched = False
@@ -530,73 +378,14 @@ class DeviceDigests:
             return
         with self._lock:
             if self._taken.numbers and self._where is not None:
-                self._read_taken(self._places[self._where], then_wait)
+                taken, self._taken = self._taken, Planned()
+                self._taken_storages.clear()
+                self._reader.read_planned(self._places[self._where], taken, self._script, then_wait)
             for place in self._places.values():
                 if place.entries:
-                    self._read(place, then_wait)
+                    self._reader.read(place, then_wait)
             self._storages.clear()
             self._held = self._count = 0
-
-    def _read(self, place: _Place, then_wait: bool) -> None:
-        entries, place.entries = place.entries, []
-        ready = []
-        for entry in entries:
-            reason = _reason(entry)
-            if reason is None:
-                ready.append(entry)
-            else:
-                self._reasons[entry.ticket] = reason
-        self._read_batches(place, ready, then_wait)
-
-    def _read_batches(self, place: _Place, ready: list[Entry], then_wait: bool) -> None:
-        for start in range(0, len(ready), MAX_ENTRIES):
-            batch = ready[start : start + MAX_ENTRIES]
-            try:
-                tensors = [entry.tensor for entry in batch]
-                with torch.no_grad(), _alone(), _on_stream(place, len(self._streams) > 1, tensors, then_wait):
-                    self._launch(place, batch)
-            except Exception as error:  # noqa: BLE001 - out of memory, an error of the device: the training meets its own
-                text = (str(error).splitlines() or [type(error).__name__])[0][:200]
-                for entry in batch:
-                    self._reasons[entry.ticket] = f"the device could not read it: {text}"
-
-    def _launch(self, place: _Place, batch: list[Entry]) -> None:
-        rows, target = self._rows(place.device, len(batch))
-        try:
-            launch(batch, target, self._fingerprint, place.kernels, self._pin)
-        except Exception as error:
-            if place.kernels is None or "out of memory" in str(error).lower() or _is_lost(place.device):
-                raise
-            self._slow.add(place.device.type)  # a device or a driver that Triton does not compile for
-            self._tell(
-                "device",
-                f"Triton does not work here ({str(error).splitlines()[0][:120]}): values are read by torch's operations.",
-            )
-            place.kernels = None
-            for entry in batch:
-                if entry.walk is not None:
-                    entry.tensor, entry.walk = entry.tensor.detach().contiguous(), None
-            launch(batch, target, self._fingerprint, None, self._pin)
-        rows.tickets += [entry.ticket for entry in batch]
-        if self._keeper is not None:
-            self._keep(place, batch, target, self._keeper)
-
-    def _keep(self, place: _Place, batch: list[Entry], target: Tensor, keeper: Keeper) -> None:
-        """Give the values out that the keeper has not: now, while nothing has written to them. Waits for the device."""
-        outlet = self._outlets.get(place.device)
-        if outlet is None:
-            outlet = self._outlets[place.device] = Outlet(place.device)
-        for entry, row in zip(batch, target.cpu().numpy(), strict=True):
-            if keeper.wants(entry.ticket, row, entry.dtype, entry.nbytes):
-                keeper.store(entry.ticket, outlet.pieces(entry.tensor), entry.nbytes)
-
-    def _rows(self, device: torch.device, count: int) -> tuple[_Results, Tensor]:
-        """Results, and the next rows of them."""
-        known = self._results.setdefault(device, [])
-        if not known or len(known[-1].tickets) + count > _ROWS:
-            known.append(_Results(device))
-        used = len(known[-1].tickets)
-        return known[-1], known[-1].rows[used : used + count]
 
     # --- out ----------------------------------------------------------------------------------------------------------
 
@@ -611,10 +400,10 @@ class DeviceDigests:
 
     def _collect(self) -> list[tuple[str, int, np.ndarray[Any, Any] | str | None]]:
         outcomes: list[np.ndarray[Any, Any] | str | None] = [None] * len(self._kinds)
-        for results in self._results.values():
-            for result in results:
-                self._copy(result, outcomes)
-        for ticket, reason in self._reasons.items():
+        for tickets, rows in self._reader.fetched():
+            for ticket, row in zip(tickets, rows, strict=True):
+                outcomes[ticket] = row
+        for ticket, reason in self._reader.reasons.items():
             outcomes[ticket] = reason
         found = [(*kind, outcome) for kind, outcome in zip(self._kinds, outcomes, strict=True)]
         self._clear()
@@ -628,124 +417,28 @@ class DeviceDigests:
             self.flush()
             rows = np.zeros((len(self._kinds), 16), np.int64)
             read = np.zeros(len(self._kinds), np.bool_)
-            for results in self._results.values():
-                for result in results:
-                    self._copy(result, [], rows)
-                    read[result.tickets] = True
-            reasons = dict(self._reasons)
+            for tickets, sums in self._reader.fetched():
+                rows[tickets] = sums
+                read[tickets] = True
+            reasons = dict(self._reader.reasons)
             self._clear()
             return rows, read, reasons
 
     def _clear(self) -> None:
-        self._kinds, self._reasons, self._where = [], {}, None
-        self._pins, self.overwritten = 0, set()  # the device has been waited for
-        for results in self._results.values():
-            del results[1:]
-            for result in results:
-                result.tickets = []
+        self._kinds, self._where = [], None
+        self.overwritten = set()
+        self._reader.clear()
         if len(self._places) > 8:  # streams that come and go
             self._places.clear()
-            self._streams.clear()
-
-    def _copy(self, result: _Results, outcomes: list[Any], table: np.ndarray[Any, Any] | None = None) -> None:
-        if not result.tickets:
-            return
-        try:
-            with torch.no_grad(), _alone():
-                if result.rows.is_cuda and self._streams != {
-                    torch._C._cuda_getCurrentRawStream(result.rows.device.index)
-                }:
-                    torch.cuda.synchronize(result.rows.device)
-                rows = result.rows[: len(result.tickets)].cpu().numpy()
-        except Exception as error:  # noqa: BLE001 - an error of the device, which the training meets itself
-            text = (str(error).splitlines() or [type(error).__name__])[0][:200]
-            for ticket in result.tickets:
-                self._reasons[ticket] = f"the device could not be read: {text}"
-            return
-        if table is not None:
-            table[result.tickets] = rows
-            return
-        for ticket, row in zip(result.tickets, rows, strict=True):
-            outcomes[ticket] = row
+            self._reader.streams.clear()
 
     def drop(self) -> None:
         """Let go of everything, unread."""
-        self._taken, self._where, self._script, self._follower = _Taken(), None, None, None
+        self._taken, self._where, self._script, self._follower = Planned(), None, None, None
         self._ahead.clear()
         self._taken_storages.clear()
-        self._pinned.clear()
-        self._outlets.clear()
         self._places.clear()
         self._storages.clear()
-        self._results.clear()
-        self._kinds, self._reasons = [], {}
+        self._reader.drop()
+        self._kinds = []
         self._held = self._count = 0
-
-
-def _reason(entry: Entry) -> str | None:
-    """Why a tensor that has waited cannot be read any more."""
-    tensor = entry.tensor
-    if entry.version is not None and tensor._version != entry.version:
-        return "it was written to, unseen, before it was read"
-    if tensor.data_ptr() != entry.address or entry.memory.nbytes() < entry.span:
-        return "its memory was given away, unseen, before it was read"
-    return None
-
-
-def _default_room(device: torch.device) -> int:
-    """1 GiB or 2 % of the device's memory, whichever is more, and no more than an eighth of it."""
-    if device.type != "cuda":
-        return 1 << 30
-    total = torch.cuda.get_device_properties(device).total_memory
-    return int(min(max(1 << 30, total // 50), total // 8))
-
-
-def _is_lost(device: torch.device) -> bool:
-    """Has the device failed for good?"""
-    if device.type != "cuda":
-        return False
-    try:
-        torch.cuda.synchronize(device)
-    except Exception:  # noqa: BLE001 - that is the answer
-        return True
-    return False
-
-
-def _alone() -> contextlib.AbstractContextManager[Any]:
-    """Nobody's modes see what is done here, the recorder's and the user's."""
-    if not torch._C._len_torch_dispatch_stack():  # the usual case, and a hundredth of the other's cost
-        return torch._C.DisableTorchFunction()
-    return _without_any_mode()
-
-
-@contextlib.contextmanager
-def _without_any_mode() -> Iterator[None]:
-    with torch._C.DisableTorchFunction(), _disable_current_modes():
-        yield
-
-
-@contextlib.contextmanager
-def _on_stream(place: _Place, several: bool, batch: list[Tensor], then_wait: bool) -> Iterator[None]:
-    """The device and stream of a batch. With several streams its memory must not be given away before the kernels are through."""
-    if place.device.type != "cuda":
-        yield
-        return
-    if not several and torch._C._cuda_getCurrentRawStream(place.device.index) == place.stream:
-        if torch._C._cuda_getDevice() == place.device.index:  # as nearly always
-            yield
-            return
-        with torch.cuda.device(place.device):
-            yield
-        return
-    present = torch.cuda.current_stream(place.device)
-    stream = (
-        torch.cuda.ExternalStream(place.stream, device=place.device)
-        if place.stream
-        else torch.cuda.default_stream(place.device)
-    )
-    with torch.cuda.stream(stream):
-        yield
-        for tensor in batch:
-            tensor.record_stream(stream)
-    if then_wait and present.cuda_stream != place.stream:
-        present.wait_stream(stream)

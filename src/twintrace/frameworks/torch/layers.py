@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from torch.nn.modules import module as hooks_of_all
 
 from ...model.sites import Kind, Phase
-from .drafts import ENTER, LEAVE, NUMBERS, TENSOR, VALUE, Event, Item, Script, Slots
+from .scripts import ENTER, LEAVE, NUMBERS, TENSOR, VALUE, Event, Item, Script, Slots
 
 LAYERS = frozenset(
     getattr(nn, name)

@@ -21,12 +21,13 @@ from ...model.sites import Kind, Phase
 from ..headroom import EVERY, headroom
 from ..protocol import ModuleView, Open, Sink
 from .compiled import WAY_IN
-from .drafts import ANCHORS, HANDLERS, SCALARS, draft_of, parameter_slots
+from .drafts import ANCHORS, HANDLERS, draft_of
 from .gradients import Gradients, edges_of, next_sequence_number, unseen
 from .layers import LAYERS, Unit, leaves_arguments, written_by_layer
 from .patches import patch
 from .quiet import quiet
 from .releases import gradient_edge, is_compiling
+from .scripts import SCALARS, parameter_slots
 
 in_backward: Callable[[], int] = torch._C._current_graph_task_id
 _WRAPPED = "_orig_mod."

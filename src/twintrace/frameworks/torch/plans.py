@@ -18,7 +18,7 @@ plan.
 
 All of this is paid for in every step, on a host that the device waits for. So the comparisons are functions that were written out
 for each event (`checks.py`), and a tensor is asked at once only for what may be another a moment later: torch's own guard looks at
-all that does not change (`drafts.guard_of`), its address and version tell whether it is known. The rest (its storage, room for it
+all that does not change (`scripts.guard_of`), its address and version tell whether it is known. The rest (its storage, room for it
 among those that wait) is done by `settle`, for many tensors in a row: in the middle of a step none of torch's code for it is in the
 processor's caches. Arguments that were there when the step began, and are what they were then, are read at its beginning, in one
 batch.
@@ -41,32 +41,27 @@ from ...model.sites import Kind, Phase
 from ..protocol import ModuleView
 from . import tensors as looking
 from .checks import write_out
-from .drafts import (
-    ANCHORS,
+from .drafts import ANCHORS, HANDLERS, MAX_THREADS, Draft, caller, draft_of
+from .gradients import Gradients
+from .layers import Unit
+from .names import Api
+from .precision import precision
+from .scripts import (
     ANYWHERE,
     ENTER,
     ENTRIES,
     FORGET,
-    HANDLERS,
     ITEMS,
     LEAVE,
-    MAX_THREADS,
     TENSOR,
     Departed,
-    Draft,
     Event,
     Item,
     Key,
     Script,
     Sight,
     Slots,
-    caller,
-    draft_of,
-)
-from .gradients import Gradients
-from .layers import Unit
-from .names import Api
-from .precision import precision
+)  # fmt: skip
 from .wiring import hook_up, wire
 
 __all__ = ["ANCHORS", "HANDLERS", "Draft", "Follower", "caller", "draft_of", "wire", "write_out"]

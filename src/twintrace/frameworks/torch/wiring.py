@@ -18,9 +18,9 @@ from torch import Tensor
 
 from ...model.records import Role
 from .checks import check_of_run
-from .drafts import Departed, Event, Script, Slots, parameter_slots
 from .gradients import Gradients, Hooked, unseen
 from .layers import Unit, find_units
+from .scripts import Departed, Event, Script, Slots, parameter_slots
 
 
 class Planner(Protocol):

@@ -10,7 +10,7 @@ from ...model.records import Call, Role
 from ...model.sites import Phase
 from ...operations.sides import inputs_of, outputs_of
 from ...store.arrays import as_float
-from ..collectives import GATHERING, collective_of
+from ..collectives import GATHERING, collective_of, is_collective
 from ..inference import Inference
 from ..merging import Merged
 from ..placements import ADDABLE, Part
@@ -124,6 +124,9 @@ def _is_reduced(
         if collective is not None:
             along = collective.axes is None or set(axes) <= set(collective.axes)
             reached = reached or (collective.reduces and along and number in collective.taken)
+            continue
+        if is_collective(call):  # of which it is not told what it makes of the whole: what comes of it shows it
+            reached = True
             continue
         for made in outputs_of(call).values():
             if made == number or made in seen or (inference.ranks_of(made)[0].fingerprint == bits and made in seen):
@@ -305,7 +308,7 @@ def calls_of_some(merged: Merged, ranks: Sequence[int]) -> Iterator[Finding]:
     for call, positions in merged.lone:
         places = [ranks[place] for place in positions]
         what = f"only {ranks_text(places)} {'calls' if len(places) == 1 else 'call'} {call.site.name}"
-        if call.site.name.startswith("torch.distributed."):
+        if is_collective(call):
             yield Finding(
                 call,
                 what,

@@ -118,7 +118,6 @@ def _is_float(value: Any) -> bool:
 
 
 for _name, _place in {
-    "embedding_dense_backward": 0,
     "index_add": 3,
     "scatter_add": 3,
     "max_pool2d_with_indices_backward": 0,
@@ -132,6 +131,20 @@ for _name, _place in {
     "unfold_backward": 0,
 }.items():
     RULES[_name] = _added(_name, _place)
+
+
+@rule_for("embedding_dense_backward")
+def _embedding_backward(
+    mode: RunningError, y: Tensor, gradient: Tensor, index: Tensor, rows: int, padding: int, by_frequency: bool = False
+) -> Error:
+    """Sums of gradients; of those that are divided by their number, each quotient is rounded as well."""
+
+    def of(value: Tensor, divided: bool = by_frequency) -> Tensor:
+        return aten.embedding_dense_backward(value, index, rows, padding, divided)
+
+    count, error = of(torch.ones_like(gradient), False), error_of(mode, gradient)
+    own = mode.walks(count) * of(gradient.abs()) * (count > 1)
+    return sum_of(own, None if error is None else of(error))
 
 
 @rule_for("index_put", "_unsafe_index_put")

@@ -58,7 +58,7 @@ class Details {
     const { columns } = rows;
     return el("header", {}, el("h2", {}, rows.word("name", row), el("span", { class: "quiet" }, ` #${columns.call[row]} ${rows.word("type", row)}`)),
       el("p", {}, `Only on the ${side}: ${rows.word("because", row)}`),
-      columns.skipped[row] ? el("p", { class: "quiet" }, "It carries no meaning of its own, and is not held against the runs.") : null);
+      columns.skipped[row] ? el("p", { class: "quiet" }, "It does not matter: no result depends on it.") : null);
   }
 
   async aloneParts(rows, row, side) {

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from openpyxl import load_workbook
 
+from twintrace.compat.msprobe.compare.flow import write_result
 from twintrace.compat.msprobe.compare.kernels import Kernels
 from twintrace.compat.msprobe.compare.rows import Mode, mode_of
-from twintrace.compat.msprobe.compare.sheets import write_result
 from twintrace.model.errors import TraceError
 
 TITLES = "Op Type,Op Name,Task ID,Stream ID,Timestamp,IO,Slot,Data Size,Data Type,Shape,Max Value,Min Value,Avg Value,L2Norm Value"

@@ -14,9 +14,9 @@ import pytest
 
 from benchmarks.peers import environment
 from tests.compat.msprobe.compare.twins import write_twins
+from twintrace.compat.msprobe.compare.flow import write_result
 from twintrace.compat.msprobe.compare.pairing import pair_items
 from twintrace.compat.msprobe.compare.rows import Generation
-from twintrace.compat.msprobe.compare.sheets import write_result
 from twintrace.compat.msprobe.dumps import open_dump
 
 ROOT = Path(__file__).resolve().parents[4]

@@ -10,11 +10,11 @@ import pytest
 from openpyxl import load_workbook
 
 from tests.compat.msprobe.compare.twins import cases, write_twins
-from twintrace.compat.msprobe.compare import sheets
+from twintrace.compat.msprobe.compare import flow
 from twintrace.compat.msprobe.compare.advisor import Advisor
+from twintrace.compat.msprobe.compare.flow import write_result
 from twintrace.compat.msprobe.compare.pairing import ItemPair, pair_items
 from twintrace.compat.msprobe.compare.rows import Generation, Mode, columns, mode_of
-from twintrace.compat.msprobe.compare.sheets import write_result
 from twintrace.compat.msprobe.dumps import open_dump
 from twintrace.model.errors import ReportError, TwintraceError, UsageError
 from twintrace.model.pairs import Layout
@@ -214,7 +214,7 @@ def test_a_comparison_that_breaks_leaves_nothing_behind(compared, monkeypatch, g
     def broken(rows, mode, generation):
         raise TwintraceError("half way")
 
-    monkeypatch.setattr(sheets, "colour", broken)
+    monkeypatch.setattr(flow, "colour", broken)
     with pytest.raises(TwintraceError, match="half way"):
         compared("statistics", generation=generation)
     assert not [*(tmp_path / "out").iterdir()]

@@ -1,4 +1,4 @@
-"""The MSAdapter workshop keeps the contract: its page."""
+"""The MSAdapter adapter keeps the contract: its page."""
 
 import mindspore as ms
 import numpy as np

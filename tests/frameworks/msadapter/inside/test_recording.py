@@ -42,8 +42,8 @@ def test_it_is_known_by_its_objects():
     for value in (torch.ones(1), nn.Linear(1, 1), nn.Linear(1, 1).weight, ms.Tensor([1.0])):
         assert registry.framework_of(value) is ADAPTER
     assert registry.framework_of(ms.nn.Dense(1, 1)).name == "mindspore"
-    assert [workshop.name for workshop in registry.foremost()] == ["msadapter"]
-    assert [workshop.name for workshop in registry.loaded()][:2] == ["msadapter", "mindspore"]
+    assert [adapter.name for adapter in registry.foremost()] == ["msadapter"]
+    assert [adapter.name for adapter in registry.loaded()][:2] == ["msadapter", "mindspore"]
 
 
 def test_pytorch_is_not_there_and_says_why():
@@ -170,7 +170,7 @@ CALLS = {
 
 @pytest.mark.parametrize("name", CALLS)
 def test_names_are_those_that_pytorchs_users_know(tmp_path, name):
-    """The same that PyTorch's workshop gives; only the outermost call, however the function was come by."""
+    """The same that PyTorch's adapter gives; only the outermost call, however the function was come by."""
     for number, call in enumerate(CALLS[name]):
         x = numbers(2, 2)
         with record(tmp_path / str(number)):

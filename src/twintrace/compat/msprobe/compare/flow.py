@@ -3,7 +3,8 @@
     request ─places─▶ dumps ─items─▶ pairing ─pairs─▶ rows ─table─▶ compare_result_{timestamp}.xlsx, advisor_{timestamp}.txt
 
 A place is one rank of one step. Each gets its own files; one that cannot be compared does not keep the others from being so, and
-is told of at the end. A file is written whole, or not at all.
+is told of at the end. Rows are made a record at a time and written as they are made: memory does not grow with the dumps. Values
+are read and measured on all cores, one pair each. A file is put in place when it is complete, never before.
 """
 
 from __future__ import annotations
@@ -12,21 +13,27 @@ import contextlib
 import fcntl
 import os
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+from .... import api
 from ....model.errors import ReportError, TwintraceError, UsageError
 from ..dumps import Dump, open_dump, read_stacks
-from .pairing import Pairing, PairingRules, pair_items
+from .advisor import Advisor
+from .pairing import ItemPair, Pairing, PairingRules, pair_items
 from .request import Place, Request
-from .rows import Generation
-from .sheets import common_mode, made_folder, write_result
+from .rows import Generation, Mode, Row, cells_of, columns, make_row, mode_of
+from .verdicts import FILLS, colour, judge
 
-Say = Callable[[str], None]
-MappingFile = Path | bool | None
-"""A file; True: without a file; None or False: not at all."""
+_WIDTHS = {"NPU Name": 52, "Bench Name": 52, "Err_message": 40, "NPU_Stack_Info": 40, "Data_name": 40}
+
+Say = Callable[[str], object]
+MappingFile = str | os.PathLike[str] | bool | None
+"""A YAML file; True: the option without a file; None or False: not asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,21 +53,16 @@ class Settings:
     advise: bool = True
     verbose: bool = True
     framework: str | None = None
-    fuzzy: bool = False
-    api_mapping: MappingFile = None
-    cell_mapping: MappingFile = None
-    data_mapping: MappingFile = None
-    layer_mapping: MappingFile = None
+    rules: PairingRules = field(default_factory=PairingRules)
 
 
 def run(request: Request, settings: Settings, say: Say) -> tuple[Path, ...]:
     """Compare every place that was asked for; the files that were written. `say` is told what people want to know."""
-    rules = _pairing_rules(settings)
     kernels = None
     if request.kernels:
         from .kernels import Kernels
 
-        if settings.fuzzy or settings.stacks or rules.mapped:
+        if settings.rules.fuzzy or settings.stacks or settings.rules.mapped:
             raise UsageError(
                 "these are kernel dumps, which have no APIs, cells, layers or stacks: -s, -f and the mappings mean nothing for "
                 "them. Leave them out."
@@ -78,8 +80,8 @@ def run(request: Request, settings: Settings, say: Say) -> tuple[Path, ...]:
                 if kernels is not None:
                     laid_out = kernels.pair(place.step or 0, place.rank or 0)
                 else:
-                    laid_out = _laid_out(place, request, settings, rules)
-                written += _compare(place, request, settings, rules, laid_out, stamp, say)
+                    laid_out = _laid_out(place, request, settings)
+                written += _compare(place, request, settings, laid_out, stamp, say)
             except TwintraceError as error:
                 if len(request.places) == 1:
                     raise
@@ -92,19 +94,18 @@ def run(request: Request, settings: Settings, say: Say) -> tuple[Path, ...]:
     return tuple(written)
 
 
-def _laid_out(place: Place, request: Request, settings: Settings, rules: PairingRules) -> tuple[Dump, Dump, Pairing]:
+def _laid_out(place: Place, request: Request, settings: Settings) -> tuple[Dump, Dump, Pairing]:
     npu, bench = open_dump(place.npu), open_dump(place.bench)
     common_mode(npu, bench)
     if settings.stacks:
         npu = _with_stacks(npu, request.stack if len(request.places) == 1 else None)  # each rank has its own
-    return npu, bench, pair_items(npu, bench, rules)
+    return npu, bench, pair_items(npu, bench, settings.rules)
 
 
 def _compare(
     place: Place,
     request: Request,
     settings: Settings,
-    rules: PairingRules,
     laid_out: tuple[Dump, Dump, Pairing],
     stamp: str,
     say: Say,
@@ -129,7 +130,7 @@ def _compare(
         say=say if settings.verbose and request.verbose else None,
     )
     written = [path for path in (made.path, made.advice) if path is not None]
-    if rules.layers is not None:
+    if settings.rules.layers is not None:
         from .mappings import write_data_mapping
 
         written.append(settings.output / f"data_mapping{place.label}_{stamp}.yaml")
@@ -164,23 +165,132 @@ def _with_stacks(dump: Dump, file: Path | None) -> Dump:
     return replace(dump, stacks=read_stacks(file, problems), problems=tuple(problems))
 
 
-def _pairing_rules(settings: Settings) -> PairingRules:
-    """The rules of the files: None for what was not asked for, empty for what was asked for without a file."""
-    if settings.data_mapping is True:
+# --- files ----------------------------------------------------------------------------------------------------------
+
+
+def write_result(
+    npu: Dump,
+    bench: Dump,
+    pairs: Iterable[ItemPair],
+    *,
+    output: str | Path,
+    name: str = "compare_result",
+    generation: Generation = Generation.OLDER,
+    stack: bool = False,
+    xlsx: bool | None = None,
+    advise: bool | None = None,
+    stamp: str | None = None,
+    say: Callable[[str], object] | None = None,
+) -> Advisor:
+    """Write the result of one rank and step.
+
+    output   the directory, made if it is not there              name    of the file, before the time: `compare_result_rank0`
+    stack    with the stacks of the npu's dump                   xlsx    a spreadsheet; else the generation decides
+    advise   with an advisor_{time}.txt; else the older generation has one
+    stamp    the time in the names of the files; else now        say     is called with a line for each row whose values are read
+    """
+    mode, older = common_mode(npu, bench), generation is Generation.OLDER
+    stamp = stamp or time.strftime("%Y%m%d%H%M%S")
+    folder = made_folder(Path(output))
+    advisor = Advisor()
+    advisor.path = folder / f"{name}_{stamp}.{'xlsx' if (older if xlsx is None else xlsx) else 'csv'}"
+    heads = columns(generation, mode, stack=stack)
+    widths = [_WIDTHS.get(head, max(12, len(head) + 3)) for head in heads]
+    made = _measured(npu, bench, pairs, mode, generation, say) if mode.reads else (
+        make_row(pair, mode, generation) for pair in pairs
+    )  # fmt: skip
+
+    def rows() -> Iterator[tuple[str | None, list[str | float | int | bool | None]]]:
+        """Colour and cells of each row, a record at a time."""
+        for record, found in _records(made):
+            judge(found, mode, generation)
+            colour(found, mode, generation)
+            advisor.see(found)
+            if stack and record in npu.stacks:
+                found[0].stack = str([*npu.stacks[record]])  # once for each record
+            for row in found:
+                yield row.colour, cells_of(row, mode, generation, stack=stack)
+
+    api.write_table(advisor.path, heads, rows(), fills=FILLS, widths=widths)
+    if older if advise is None else advise:
+        advisor.advice = folder / f"{name.replace('compare_result', 'advisor')}_{stamp}.txt"
+        api.write_text(advisor.advice, advisor.text(npu.path, bench.path))
+    return advisor
+
+
+def common_mode(npu: Dump, bench: Dump) -> Mode:
+    """The mode of both dumps, which must be the same."""
+    one, two = mode_of(npu), mode_of(bench)
+    if one is not two:
+        raise UsageError(
+            f"Expected two dumps of one kind, got {one.value} ({npu.path}) and {two.value} ({bench.path}). "
+            f"Record both with the same task and summary_mode."
+        )
+    return one
+
+
+def made_folder(path: Path) -> Path:
+    """The directory of the results, made if it is not there."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ReportError(f"{path}: the directory cannot be made ({error.strerror}). Choose another with -o.") from None
+    return path
+
+
+def _measured(
+    npu: Dump,
+    bench: Dump,
+    pairs: Iterable[ItemPair],
+    mode: Mode,
+    generation: Generation,
+    say: Callable[[str], object] | None,
+) -> Iterator[Row]:
+    from .tensors import measure_pair  # and numpy with it
+
+    for done in api.Local().run(partial(measure_pair, npu, bench), pairs):
+        row = make_row(done.item, mode, generation, done.result())
+        if say is not None:
+            say(f"{row.name}: {', '.join(map(str, row.numbers))} {row.unread or row.remark}".rstrip())
+        yield row
+
+
+def _records(rows: Iterable[Row]) -> Iterator[tuple[str, list[Row]]]:
+    """Rows of one record of the npu's, as they come; what only the bench has stays with the rows before it."""
+    record = ""
+
+    def record_of(row: Row) -> str:
+        nonlocal record
+        record = row.pair.npu.record if row.pair.npu is not None else record
+        return record
+
+    for name, found in groupby(rows, record_of):
+        yield name, [*found]
+
+
+def rules_of(
+    fuzzy: bool,
+    api_mapping: MappingFile,
+    cell_mapping: MappingFile,
+    data_mapping: MappingFile,
+    layer_mapping: MappingFile,
+) -> PairingRules:
+    """Rules of the four files."""
+    if data_mapping is True:
         raise UsageError("data_mapping: expected a YAML file; without one there is nothing to map.")
-    if not (settings.api_mapping or settings.cell_mapping or settings.data_mapping or settings.layer_mapping):
-        return PairingRules(settings.fuzzy)
+    if not (api_mapping or cell_mapping or data_mapping or layer_mapping):
+        return PairingRules(fuzzy)
     from . import mappings  # and YAML with it
 
-    def rules_of(file: MappingFile, read: Callable[[Path], Any], empty: Any) -> Any:
-        return (empty if file is True else read(file)) if file else None
+    def rules(file: MappingFile, read: Callable[[Path], Any], empty: Any) -> Any:
+        return None if not file else empty if file is True else read(Path(file))
 
     return PairingRules(
-        settings.fuzzy,
-        rules_of(settings.api_mapping, mappings.read_api_mapping, ()),
-        rules_of(settings.cell_mapping, mappings.read_cell_mapping, {}),
-        rules_of(settings.data_mapping, mappings.read_data_mapping, None),
-        rules_of(settings.layer_mapping, mappings.read_layer_mapping, {}),
+        fuzzy,
+        rules(api_mapping, mappings.read_api_mapping, ()),
+        rules(cell_mapping, mappings.read_cell_mapping, {}),
+        rules(data_mapping, mappings.read_data_mapping, None),
+        rules(layer_mapping, mappings.read_layer_mapping, {}),
     )
 
 

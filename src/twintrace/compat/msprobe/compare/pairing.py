@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .... import api
 from ....model.pairs import Layout
@@ -32,8 +32,16 @@ if TYPE_CHECKING:
 _AS_IT_IS = Layout()
 _Slot = tuple[str, str]
 """State and place of an item within its record: `("input", "0")`, `("parameters", "weight")`."""
-_Partner = tuple[str, str | None, bool]
-"""Path and class of a module's partner (None: of any class), and whether a file says so."""
+_Proposal = tuple[str, str, bool]
+"""Records that may belong together, the npu's and the bench's, and whether a file says so."""
+
+
+class _Partner(NamedTuple):
+    """Path and class of a module's partner (None: of any class), and whether a file says so."""
+
+    path: str | None
+    kind: str | None
+    said: bool
 
 
 class ItemPair(NamedTuple):
@@ -85,32 +93,37 @@ def pair_items(npu: Dump, bench: Dump, rules: PairingRules | None = None) -> Pai
     if aligned:
         from .aligned import align_dumps  # equal names alone need none of it
     modules: dict[str, str] = {}
-    placed: list[tuple[str, str, bool]] = []
+    cells: list[_Proposal] = []
+    layers: list[_Proposal] = []
+    placed: list[_Proposal] = []
     # What a file speaks of comes before everything else, so that no other pair takes its place in any direction.
     if rules.items is not None:
         pairs.follow_items(rules.items)
-    if rules.cells:
-        pairs.follow_modules(partial(_partner_of_cell, rules.cells), True, "the cell mapping says so")
+    if rules.cells is not None:
+        cells = [*pairs.modules(partial(_partner_of_cell, rules.cells))]
+        pairs.follow_records(cells, True, "the cell mapping says so")
         pairs.tell_unknown("cell", pairs.unknown_cells(rules.cells))
     if rules.layers is not None:
         from .layers import Layers
 
-        layers = Layers(npu, bench, rules.layers)
-        modules, placed = layers.modules(), layers.apis()
-        pairs.follow_modules(partial(_partner_of_layer, modules), True, "the layer mapping says so")
-        pairs.follow_modules(partial(_partner_of_layer, modules), False, "layers of the same name")
-        pairs.follow_records(((one, two) for one, two, said in placed if said), "the layer mapping says so")
-        pairs.tell_unknown("layer", layers.unknown())
+        found = Layers(npu, bench, rules.layers)
+        modules, placed = found.modules(), found.apis()
+        layers = [
+            *pairs.modules(lambda name: _Partner(modules.get(name.name), None, modules.get(name.name) != name.name))
+        ]
+        pairs.follow_records(layers, True, "the layer mapping says so")
+        pairs.follow_records(layers, False, "layers of the same name")
+        pairs.follow_records(placed, True, "the layer mapping says so")
+        pairs.tell_unknown("layer", found.unknown())
     if rules.api_rules is not None:
         pairs.follow_rules(rules.api_rules)
-    if rules.cells is not None:
-        pairs.follow_modules(partial(_partner_of_cell, rules.cells), False, "Cell is Module")
+    pairs.follow_records(cells, False, "Cell is Module")
     if rules.layers is not None:
         pairs.follow_alignment(align_dumps(npu, bench, modules))
     if rules.layers is not None or rules.api_rules is not None:
         pairs.follow_alignment(align_dumps(npu, bench, only_apis=True))
-        rest = [(one, two) for one, two, _ in placed if pairs.are_free(one, two)]  # as the tool does
-        pairs.follow_records(rest, "the same API in the same place of its layer")
+        rest = [proposal for proposal in placed if pairs.are_free(*proposal[:2])]  # as the tool does
+        pairs.follow_records(rest, False, "the same API in the same place of its layer")
     elif rules.fuzzy:
         pairs.follow_alignment(align_dumps(npu, bench), _same_but_for_the_number)
     # The alignment knows better than the numbers of APIs; across frameworks so do the modules around them.
@@ -163,18 +176,21 @@ class _Side:
         return _indexes(self.items, "name")
 
     @cached_property
-    def modules(self) -> list[tuple[str, RecordName]]:
-        """Records of modules, and their names taken apart."""
+    def parsed(self) -> list[tuple[str, RecordName]]:
+        """Records, and their names taken apart."""
         names = ((record, parse(record)) for record in self.records)
-        return [(record, name) for record, name in names if name is not None and name.prefix in MODULES]
+        return [(record, name) for record, name in names if name is not None]
+
+    @property
+    def modules(self) -> list[tuple[str, RecordName]]:
+        """Those of modules."""
+        return [(record, name) for record, name in self.parsed if name.prefix in MODULES]
 
     def calls(self) -> dict[str, dict[tuple[int, str], str]]:
         """The records of each API, by number and direction."""
         calls: dict[str, dict[tuple[int, str], str]] = {}
-        for record in self.records:
-            name = parse(record)
-            if name is not None:
-                calls.setdefault(name.stem, {})[name.call, name.what] = record
+        for record, name in self.parsed:
+            calls.setdefault(name.stem, {})[name.call, name.what] = record
         return calls
 
     def is_free(self, index: int) -> bool:
@@ -244,24 +260,25 @@ class _Pairs:
         both = ((name, which) for pair in cells.items() for which, name in enumerate(pair))
         return [(name, which) for name, which in both if f".{name}." not in owners[which]]
 
-    def follow_modules(self, partner_of: Callable[[RecordName], _Partner | None], said: bool, because: str) -> None:
-        """Modules call by call, by path and class of a module's partner: those of which a file speaks (`said`), or the others."""
-        theirs: dict[tuple[str, str, int], list[tuple[str, str]]] = {}
+    def modules(self, partner_of: Callable[[RecordName], _Partner]) -> Iterator[_Proposal]:
+        """Modules call by call, by path and class of a module's partner; where no class is equal, one of the same operation."""
+        theirs: dict[tuple[str | None, str, int], list[tuple[str, str]]] = {}
         for record, name in self._bench.modules:
             theirs.setdefault((name.name, name.what, name.call), []).append((name.type, record))
         for record, name in self._npu.modules:
-            path, kind, by_file = partner_of(name) or ("", None, not said)
-            beside = theirs.get((path, name.what, name.call), []) if by_file == said else []
+            path, kind, said = partner_of(name)
+            beside = theirs.get((path, name.what, name.call), [])
             if kind is not None:
                 same = [pair for pair in beside if pair[0] == kind]
                 beside = same or [pair for pair in beside if api.same_operation(pair[0], kind)]
             if beside:
-                self._pair_records(record, beside[0][1], because)
+                yield record, beside[0][1], said
 
-    def follow_records(self, records: Iterable[tuple[str, str]], because: str) -> None:
-        """Records that belong together, item by item."""
-        for one, two in records:
-            self._pair_records(one, two, because)
+    def follow_records(self, proposals: Iterable[_Proposal], said: bool, because: str) -> None:
+        """Records that belong together, item by item: those of which a file speaks (`said`), or the others."""
+        for one, two, by_file in proposals:
+            if by_file == said:
+                self._pair_records(one, two, because)
 
     def are_free(self, *records: str) -> bool:
         """True if no item of these two records has a partner."""
@@ -306,26 +323,14 @@ class _Pairs:
 
     def follow_names(self, barred: Collection[str]) -> None:
         """Equal names, however a generation of the tool spells them; not of the npu's records in `barred`."""
-        spellings: tuple[tuple[Callable[[Item], object], str], ...] = (
-            (lambda item: item.name, "same name"),
-            (_loose, "same name, spelt as another generation of the tool does"),
-        )
-        for spelling, told in spellings:
-            settled, taken = (side.taken | side.closed for side in self.sides)
-            others: dict[object, list[int]] = {}
-            for j, item in enumerate(self._bench.items):
-                if j not in taken:
-                    others.setdefault(spelling(item), []).append(j)
-            if not others:
-                break
-            for i, item in enumerate(self._npu.items):
-                if i not in settled and item.record not in barred and (free := others.get(spelling(item))):
-                    self._pair(i, free.pop(0), told)
+        ours = [i for i, item in enumerate(self._npu.items) if item.record not in barred]
+        theirs = range(len(self._bench.items))
+        self._match(ours, theirs, lambda item: item.name, "same name")
+        self._match(ours, theirs, _loose, "same name, spelt as another generation of the tool does")
 
     def misplaced_apis(self, *, every: bool) -> set[str]:
         """The npu's records of APIs in modules that are not those of the bench's records of that name; or of every API."""
-        names = ((record, parse(record)) for record in self._npu.records)
-        apis = [record for record, name in names if name is not None and name.kind is Kind.API]
+        apis = (record for record, name in self._npu.parsed if name.kind is Kind.API)
         return {record for record in apis if every or not self._same_place(record)}
 
     def _same_place(self, record: str) -> bool:
@@ -340,9 +345,12 @@ class _Pairs:
 
     def _pair(self, i: int, j: int, because: str, layout: Layout = _AS_IT_IS, *, again: bool = False) -> None:
         if self._npu.is_free(i) and (again or self._bench.is_free(j)):
-            self._partner[i] = (j, because, layout)
-            self._npu.taken.add(i)
-            self._bench.taken.add(j)
+            self._set(i, j, because, layout)
+
+    def _set(self, i: int, j: int, because: str, layout: Layout = _AS_IT_IS) -> None:
+        self._partner[i] = (j, because, layout)
+        self._npu.taken.add(i)
+        self._bench.taken.add(j)
 
     def _pair_records(
         self,
@@ -350,21 +358,35 @@ class _Pairs:
         two: str,
         because: str,
         *,
-        placed: Callable[[_Slot], _Slot | None] = lambda slot: slot,
+        placed: Callable[[Any], object] | None = None,
         again: bool = False,
         only: Callable[[Item], bool] = lambda item: True,
     ) -> None:
         """The items of two records: by place (`placed` gives the bench's for the npu's), then by what a parameter is."""
-        npu, bench = self.sides
+        ours = [i for i in self._npu.records[one] if only(self._npu.items[i])]
+        theirs = [j for j in self._bench.records[two] if only(self._bench.items[j])]
         for slot_of in (_slot, _role):
-            places: dict[_Slot | None, list[int]] = {}
-            for j in bench.records[two]:
-                if (again or bench.is_free(j)) and only(bench.items[j]):
-                    places.setdefault(slot_of(bench.items[j]), []).append(j)
-            for i in npu.records[one]:
-                slot = slot_of(npu.items[i]) if npu.is_free(i) and only(npu.items[i]) else None
-                if slot is not None and (free := places.get(placed(slot))):
-                    self._pair(i, free.pop(0), because, again=again)
+            self._match(ours, theirs, slot_of, because, placed=placed, again=again)
+
+    def _match(
+        self,
+        ours: Iterable[int],
+        theirs: Iterable[int],
+        key: Callable[[Item], object],
+        because: str,
+        *,
+        placed: Callable[[Any], object] | None = None,
+        again: bool = False,
+    ) -> None:
+        """The first beside the first of the items with one key; those whose key is None have none."""
+        npu, bench, places = self._npu, self._bench, dict[object, list[int]]()
+        for j in theirs:
+            if again or (j not in bench.taken and j not in bench.closed):
+                places.setdefault(key(bench.items[j]), []).append(j)
+        for i in ours if places else ():
+            own = None if i in npu.taken or i in npu.closed else key(npu.items[i])
+            if own is not None and (free := places.get(own if placed is None else placed(own))):
+                self._set(i, free.pop(0), because)
 
     def all(self) -> Iterator[ItemPair]:
         """Everything, in the order of the npu's dump; what only the bench has follows the record that it came after there."""
@@ -443,12 +465,6 @@ def _ruled(rule: ApiRule, backward: bool, slot: _Slot) -> _Slot | None:
 # --- modules ----------------------------------------------------------------------------------------------------------
 
 
-def _partner_of_layer(modules: Mapping[str, str], name: RecordName) -> _Partner | None:
-    """The path that belongs to a module's; a file says so where it is not its own."""
-    path = modules.get(name.name)
-    return None if path is None else (path, None, path != name.name)
-
-
 def _partner_of_cell(cells: Mapping[str, str], name: RecordName) -> _Partner:
     """Path and class on the other side: as a file says of the cell as a whole, or of stretches of its name; or its own."""
     own = f"{name.name}.{name.type}"
@@ -459,4 +475,4 @@ def _partner_of_cell(cells: Mapping[str, str], name: RecordName) -> _Partner:
             if parts[start : start + len(wanted)] == wanted:
                 parts[start : start + len(wanted)] = two.split(".")
                 break
-    return ".".join(parts[:-1]), parts[-1], own in cells or ".".join(parts) != own
+    return _Partner(".".join(parts[:-1]), parts[-1], own in cells or ".".join(parts) != own)

@@ -25,8 +25,18 @@ from ....model.results import Comparison, TensorResult
 from ....model.values import TensorRef, leaves, tensor_slots
 from ....store.trace import Trace
 from ..names import SHOWN, operation_name, row_name
-from ..results import STATISTICS_FIELD, VALUE_FIELDS, Scores, in_their_words, statistics_cell, value_cells
-from ..tables import attention, boxed, say, write_csv
+from ..tables import (
+    STATISTICS_FIELD,
+    VALUE_FIELDS,
+    Scores,
+    attention,
+    boxed,
+    in_their_words,
+    say,
+    statistics_cell,
+    value_cells,
+    write_csv,
+)
 from .weights import compare_ms_ckpt
 
 StrPath = str | os.PathLike[str]

@@ -21,8 +21,19 @@ import numpy as np
 from .... import api
 from ....model.errors import ReportError, UsageError
 from ....model.results import TensorResult
-from ..results import INCONSISTENT, VALUE_FIELDS, Scores, in_their_words, is_double, scores
-from ..tables import attention, boxed, caution, say, write_csv
+from ..tables import (
+    INCONSISTENT,
+    VALUE_FIELDS,
+    Scores,
+    attention,
+    boxed,
+    caution,
+    in_their_words,
+    is_double,
+    say,
+    scores,
+    write_csv,
+)
 
 StrPath = str | os.PathLike[str]
 NamePair = tuple[str | None, str | None]

@@ -17,8 +17,7 @@ import numpy as np
 from .... import api
 from ....model.errors import UsageError
 from ....store.arrays import as_float
-from ..results import VALUE_FIELDS
-from ..tables import boxed, say
+from ..tables import VALUE_FIELDS, boxed, say
 from .arrays import cal_algorithm
 from .weights import compare_nets
 

@@ -19,8 +19,7 @@ from typing import Any
 from .... import api
 from ....model.errors import UsageError
 from ....model.weights import WeightComparison, WeightMap, WeightRow
-from ..results import INCONSISTENT, VALUE_FIELDS, Scores
-from ..tables import boxed, say
+from ..tables import INCONSISTENT, VALUE_FIELDS, Scores, boxed, say
 
 Names = dict[str, Any]
 StrPath = str | os.PathLike[str]

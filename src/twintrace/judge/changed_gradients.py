@@ -34,7 +34,7 @@ _BETWEEN = (
 )
 
 
-def otherwise(update: CallResult, results: Sequence[CallResult]) -> tuple[str, str] | None:
+def changed_before_update(update: CallResult, results: Sequence[CallResult]) -> tuple[str, str] | None:
     """(because, advice) of two optimizer steps that take different gradients though the backward pass gave the same."""
     taken = {item.pair.left_slot: item for item in _taken(update) if item.verdict.outcome is Outcome.DIFFERENT}
     given = [

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import torch
 
-from .candidates import SIDES, Candidate, Cause, call_text
-from .evaluation import NotRecomputable
-from .meanings import Meaning, Operand
-from .traits import traits_of
+from ..candidates import SIDES, Candidate, Cause, call_text
+from ..evaluation import NotRecomputable
+from ..meanings import Meaning, Operand
+from ..traits import traits_of
 
 if TYPE_CHECKING:
-    from .causes import Search
+    from .search import Search
 
 Tensor = torch.Tensor
 Values: TypeAlias = Callable[[Operand], Tensor]

@@ -1,0 +1,80 @@
+"""Calls that stop a gradient on one side alone: detach, stop_gradient.
+
+Cuts(state, rounding).cut_off(1)          the call that does so on the right, as a mistake
+Cuts(state, rounding).look_for(results)   such calls that no gradient has shown yet are added as mistakes
+"""
+
+from __future__ import annotations
+
+from ..model.pairs import Layout
+from ..model.records import Call
+from ..model.results import CallResult, Mistake
+from ..operations.sides import name_of
+from .detours import is_detour
+from .gradient_rounding import GradientRounding
+from .state import JudgeState, attach, only_call
+
+
+class Cuts:
+    """Finds calls that stop gradients."""
+
+    def __init__(self, state: JudgeState, rounding: GradientRounding) -> None:
+        self._state = state
+        self._rounding = rounding
+
+    def cut_off(self, which: int) -> tuple[Mistake, Call] | None:
+        """The call that stops the gradients of one side, where the other sends them on."""
+        call = self._cut(which)
+        if call is None:
+            return None
+        side = ("left", "right")[which]
+        what = f"the {side} cuts the gradient: {name_of(call)}"
+        why = f"only the {side} calls {name_of(call)}: no gradient goes back beyond it"
+        left, right = only_call(which, call)
+        mistake = Mistake(
+            "gradient", what, why, f"remove it from the {side}, or see why the other does without", side, backward=True,
+            left=left, right=right,
+        )  # fmt: skip
+        return mistake, call
+
+    def _cut(self, which: int) -> Call | None:
+        """A call on one side that stops a gradient which the other side sends on: detach, stop_gradient."""
+        side, other = self._state.sides[which], self._state.sides[1 - which]
+        for call in reversed(side.calls):
+            meaning = side.meaning(call) if side.is_leaf(call) else None
+            if meaning is None or meaning.operation != "detach" or call.id in self._state.match_of[which]:
+                continue
+            for _, operand in meaning.operands():
+                partner = self._state.partner(which, side.origin(operand.tensor))
+                used = any(side.leads_to_gradients(number) for number in meaning.results)
+                if is_detour(self._state.standing(which, side.origin(operand.tensor))):
+                    continue  # another value than its partner, on another way to the same result
+                if used and partner is not None and other.has_gradient(partner):
+                    return call
+        return None
+
+    def look_for(self, results: list[CallResult]) -> None:
+        """A call that stops a gradient on one side alone is a mistake if the gradients of what it takes differ."""
+        for which in (0, 1):
+            cut = self.cut_off(which)
+            if cut is None or any(mistake.why == cut[0].why for mistake in self._state.always):
+                continue
+            if any(mistake.why == cut[0].why for result in results for mistake in result.mistakes):
+                continue
+            meaning = self._state.sides[which].meaning(cut[1])
+            assert meaning is not None
+            (value,) = {operand.tensor for _, operand in meaning.operands()} or {-1}
+            value = self._state.sides[which].origin(value)
+            partner = self._state.partner(which, value)
+            here, there = self._state.sides[which].gradient(value), self._state.sides[1 - which].gradient(partner)
+            if there is None or (here is not None and not self._differ(which, here, there)):
+                continue
+            self._state.always.add(cut[0])
+            attach(results, cut[1], which, cut[0])
+
+    def _differ(self, which: int, here: int, there: int) -> bool:
+        """True if two gradients of the same value differ by more than many layers' rounding."""
+        left, right = (here, there) if which == 0 else (there, here)
+        return (
+            self._state.recomputation.recorded.apart((left, right), Layout(), [[left], [right]]) >= self._rounding.least
+        )
