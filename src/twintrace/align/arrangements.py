@@ -130,12 +130,12 @@ class Arranger:
         self.read += 1
         flat = np.asarray(arrays[0]).reshape(-1)
         places = np.unique(np.linspace(0, flat.size - 1, _SAMPLE).astype(np.int64))
-        ours = flat[places].astype(np.float64)
+        ours = _widened(flat[places])
         scale = float(np.abs(ours[np.isfinite(ours)]).max(initial=0.0))
         index = np.unravel_index(places, tensors[0].spec.shape)
         first = [layout for layout in orders if layout == usual]
         for layout in (*first, *(layout for layout in orders if layout != usual)):
-            theirs = _picked(np.asarray(arrays[1]), layout, index, tensors[0].spec.shape).astype(np.float64)
+            theirs = _widened(_picked(np.asarray(arrays[1]), layout, index, tensors[0].spec.shape))
             if _agree(ours, theirs, 2 * tolerance(*tensors) * scale):
                 return layout
         return None
@@ -223,6 +223,10 @@ def _picked(array: _Array, layout: Layout, index: tuple[_Array, ...], shape: tup
         return picked
     places = np.ravel_multi_index(index, shape)
     return np.asarray(turned[np.unravel_index(places, turned.shape)])
+
+
+def _widened(values: _Array) -> _Array:
+    return values.astype(np.complex128 if np.iscomplexobj(values) else np.float64)
 
 
 def _agree(one: _Array, two: _Array, bound: float) -> bool:

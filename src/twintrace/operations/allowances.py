@@ -91,17 +91,19 @@ def effect_of_constants(
 
     def moved(number: int) -> Tensor:
         value = values(number)
-        if number < 0 or number in compared or not value.is_floating_point():
+        if number < 0 or number in compared or not (value.is_floating_point() or value.is_complex()):
             return value
         if is_constant(side, number) or moved_from(side, number, compared):
             return value
         unit = UNITS.get(side.tensor(number).spec.dtype, 0.0)
         units = 1.0 if converted and unit > SINGLE else _LEAF_UNITS  # computed in float32, and rounded once
         noise = 2 * torch.rand(value.shape, generator=generator, dtype=torch.float64) - 1
+        if value.is_complex():
+            noise = torch.complex(noise, 2 * torch.rand(value.shape, generator=generator, dtype=torch.float64) - 1)
         return value * (1 + units * unit * noise)
 
     other = recomputation.result(which, part, moved, meanings)
-    apart = (laid_out(other.double(), layout, result.shape) - result).abs().nan_to_num(0.0, 0.0, 0.0)
+    apart = (laid_out(other.to(result.dtype), layout, result.shape) - result).abs().nan_to_num(0.0, 0.0, 0.0)
     return _WOBBLE * (apart + spread(apart, result))
 
 

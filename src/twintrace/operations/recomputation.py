@@ -394,8 +394,8 @@ class Recomputation:
 
 
 def _finite_norm(value: Tensor) -> float:
-    norm = float(value.double().norm())
-    return norm if math.isfinite(norm) else float(value[value.isfinite()].double().norm())
+    norm = float(value.abs().double().norm())
+    return norm if math.isfinite(norm) else float(value[value.isfinite()].abs().double().norm())
 
 
 def _of_kind(value: Tensor, dtype: str) -> Tensor:

@@ -225,12 +225,13 @@ def _replayed(
 
 def _distance(left: Tensor, right: Tensor) -> float:
     """Root mean square of the difference over that of the left; infinite where one side alone is not finite."""
-    left, right = left.double(), right.double()
+    wide = torch.complex128 if left.is_complex() or right.is_complex() else torch.float64
+    left, right = left.to(wide), right.to(wide)
     if left.shape != right.shape:
         return math.inf
     apart = torch.where((left == right) | (left.isnan() & right.isnan()), 0.0, left - right)
-    size = float(left[left.isfinite()].pow(2).sum().sqrt())
-    gap = float(apart.pow(2).sum().sqrt())
+    size = float(left[left.isfinite()].abs().pow(2).sum().sqrt())
+    gap = float(apart.abs().pow(2).sum().sqrt())
     if not math.isfinite(gap):
         return math.inf
     return gap / size if size else gap

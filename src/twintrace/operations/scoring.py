@@ -19,7 +19,7 @@ from .evaluation import COARSE, SINGLE, NotRecomputable, Values, evaluate, round
 from .meanings import Meaning, Operand
 from .optimizers import of_each_parameter
 from .recorded_gradients import Gradients
-from .rounding import NoError, RunningError, coarse_product
+from .rounding import WALK, NoError, RunningError, coarse_product
 from .scores import BLOCK, Precision, Score, judge_result, precision_of
 from .simulation import Simulation, corrected, rounded_steps
 from .steps import STEPS
@@ -37,6 +37,8 @@ a factor with every step and soon excuses anything. Up to 2.1 were seen (PyTorch
 
 _COMPLEX = frozenset(("mul", "div", "add", "sub", "neg", "conj", "abs", "square", "cast", "identity", "polar"))
 """Elementwise operations of complex numbers: each part is a sum of two products, no larger than the product of the magnitudes."""
+_MAGNITUDES = _COMPLEX - {"polar"}
+"""Of these, those whose gradient of magnitudes is the magnitude of their gradient."""
 _COMPLEX_UNITS = 8.0
 """Units of the magnitude that such a result may be off by: two products and their sum in each part, once more for a quotient."""
 
@@ -121,7 +123,9 @@ class _Scoring:
         self.traits = traits_of(meaning)
         given = (*meaning.results, *(operand.tensor for _, operand in meaning.operands()))
         complicated = not self.traits.moves and meaning.operation not in _COMPLEX
-        if complicated and any(values.spec(number).dtype[0] == "c" for number in given):
+        self.is_complex = any(values.spec(number).dtype[0] == "c" for number in given)
+        """True if an operand or a result is complex: the running bound knows real numbers alone."""
+        if complicated and self.is_complex:
             raise NotRecomputable("it computes with complex numbers, whose rounding has no bound here")
         dtypes = [values.spec(number).dtype for number in meaning.results]
         dtype = max(
@@ -137,7 +141,7 @@ class _Scoring:
             if self.traits.product and tensor.is_floating_point() and own < precision.unit and precision.unit > COARSE:
                 tensor = rounded(tensor, dtype)  # autocast rounds the operands of products before
             tensor = tensor.detach()
-            if tensor.is_floating_point() and task.has_gradients:
+            if (tensor.is_floating_point() or tensor.is_complex()) and task.has_gradients:
                 tensor = tensor.requires_grad_()
             self.operands[path], self.numbers[path] = tensor, operand.tensor
         self.mode: RunningError | NoError = NoError()
@@ -250,7 +254,7 @@ class _Scoring:
         made: dict[int, list[tuple[Tensor, Tensor | None]]] = {}
         for path, gradient in zip(leaves, self._differentiate(seeds, leaves), strict=True):
             if gradient is not None:
-                bound = self.mode.of(gradient)
+                bound = self._complex_bound(path, seeds, gradient) if self.is_complex else self.mode.of(gradient)
                 if self.traits.recurrent:
                     bound = _walked(bound, gradient.detach(), self.operands, self.precision)
                 made.setdefault(numbers[path], []).append((gradient, bound))
@@ -293,12 +297,33 @@ class _Scoring:
             units = 1.0 + units * SINGLE / precision.unit
         self.mode.unit, self.mode.least, self.mode.function_units = precision.unit, precision.least, units
         try:
-            with self.mode:
+            with NoError() if self.is_complex else self.mode:
                 return torch.autograd.grad(
                     [y for y, _ in seeds], list(leaves.values()), [g for _, g in seeds], allow_unused=True
                 )
         except RuntimeError as error:
             raise NotRecomputable(f"its gradient failed in float64: {str(error).splitlines()[0][:120]}") from None
+
+    def _complex_bound(self, path: str, seeds: Sequence[tuple[Tensor, Tensor]], gradient: Tensor) -> Tensor | None:
+        """Bound on the rounding of a gradient of complex numbers: some units of its terms' magnitudes, which are what the same
+        operation sends back of magnitudes. None where values are only moved.
+        """
+        meaning = self.task.meaning
+        if self.traits.moves:
+            return None
+        if meaning.operation not in _MAGNITUDES:
+            raise NotRecomputable(
+                f"the rounding of the gradient of {meaning.operation} of complex numbers has no bound here"
+            )
+        sizes = {name: tensor.detach().abs().double() for name, tensor in self.operands.items()}
+        sizes[path] = sizes[path].requires_grad_()
+        with torch.enable_grad():
+            computed = evaluate(meaning, lambda name, _: sizes[name])
+        results = [computed[key] for key in meaning.results.values() if key in computed]
+        terms = max(results[0].numel() / max(gradient.numel(), 1), 1.0)
+        given = [seed.detach().abs().to(result.dtype) for result, (_, seed) in zip(results, seeds, strict=True)]
+        (magnitude,) = torch.autograd.grad(results, [sizes[path]], given)
+        return (_COMPLEX_UNITS + WALK * math.sqrt(terms)) * self.precision.unit * magnitude.abs()
 
     def _score_gradient(
         self,

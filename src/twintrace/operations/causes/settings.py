@@ -100,9 +100,10 @@ def _factor(search: Search, which: int, meaning: Meaning) -> float | None:
         return None
     if isinstance(other, Operand) and math.prod(search.recomputation.values[which].spec(other.tensor).shape) == 1:
         try:
-            other = float(search.recomputation.values[which](other.tensor).double())
+            value = search.recomputation.values[which](other.tensor)
         except NotRecomputable:
             return None
+        other = None if value.is_complex() else float(value.double())
     if not isinstance(other, int | float) or not other or not math.isfinite(other):
         return None
     return 1 / other if meaning.operation == "div" else float(other)
