@@ -164,6 +164,26 @@ def test_gradients_that_are_handed_to_the_update(tmp_path: Path, frozen: bool) -
     assert found.code == int(frozen), tt.verdict(found)
 
 
+@pytest.mark.parametrize("written", [False, True])
+def test_what_is_looked_at_on_one_side_alone(tmp_path: Path, written: bool) -> None:
+    """The largest weight, for a log, changes nothing, unless it is written somewhere."""
+
+    def run(side: int, record: Callable[..., Any]) -> None:
+        net = nn.Linear(6, 3)
+        optimizer = torch.optim.SGD(net.parameters(), 0.1)
+        with record(net) as recorder:
+            net(rand(4, 6)).square().mean().backward()
+            optimizer.step()
+            if side:
+                logged = net.weight.detach().abs().max()
+                if written:
+                    net.bias.detach().add_(logged)
+            recorder.step()
+
+    found = compared(tmp_path, run)
+    assert (found.code in (1, 3)) is written, tt.verdict(found)
+
+
 @pytest.mark.parametrize(
     ("left", "right"),
     [

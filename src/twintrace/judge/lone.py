@@ -221,12 +221,29 @@ class Lone:
     def find_calls(self) -> None:
         """Tells of calls without a partner on which a result depends that was not compared."""
         alignment = self._state.alignment
+        dead: tuple[list[str], list[str]] = ([], [])
         for which, side, calls in ((0, "left", alignment.only_left), (1, "right", alignment.only_right)):
             for alone in calls:
-                if not alone.skipped and alone.bearing is Bearing.OPEN and not self._is_settled(which, alone.call):
-                    self.untold.append(
-                        f"only the {side} calls {name_of(alone.call)}, and what comes of it was not compared"
-                    )
+                if alone.skipped or alone.bearing is not Bearing.OPEN or self._is_settled(which, alone.call):
+                    continue
+                text = f"only the {side} calls {name_of(alone.call)}, and what comes of it was not compared"
+                (dead[which] if self._is_dead_end(which, alone.call) else self.untold).append(text)
+        if all(dead):  # else it is something to look at, a norm or a maximum, that the other side does not compute
+            self.untold += dead[0] + dead[1]
+
+    def _is_dead_end(self, which: int, call: Call) -> bool:
+        """True if no result of the run, gradient or state comes of a call, as in logging."""
+        side = self._state.sides[which]
+        waiting, seen = [call], {call.id}
+        while waiting:
+            current = waiting.pop()
+            made = [*outputs_of(current).values()]
+            if current.mutates or current.gradients or any(number in self._ends.of[which] for number in made):
+                return False
+            following = {taker.id: taker for number in made for taker in side.takers(number) if taker.id not in seen}
+            waiting += following.values()
+            seen.update(following)
+        return True
 
     def _is_settled(self, which: int, call: Call) -> bool:
         """True if all results that depend on a call without a partner were compared; or if it clears a gradient."""

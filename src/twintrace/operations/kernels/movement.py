@@ -146,7 +146,7 @@ def _take(input: Tensor, index: Tensor) -> Result:
 
 
 @kernel("embedding")
-def _embedding(input: Tensor, weight: Tensor, padding_idx: int | None, scale_grad_by_freq: bool) -> Result:
+def _embedding(input: Tensor, weight: Tensor, padding_idx: int | None, scale_grad_by_freq: bool = False) -> Result:
     """Rows of the weight; the padding row gets no gradient."""
     return F.embedding(input.long(), weight, padding_idx, scale_grad_by_freq=scale_grad_by_freq)
 
