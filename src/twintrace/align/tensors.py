@@ -233,8 +233,8 @@ class Mapper:
         one, two = self._left.tensor(left.tensor), self._right.tensor(right.tensor)
         same = one.spec.shape == two.spec.shape
         weights = left.part in _HELD or (one.producer is None and one.requires_grad)
-        moved = not (weights and same_call) and alike(one, two) == 1 and in_other_places(one, two)
-        if numel(one) != numel(two) or numel(one) < 2 or (same and not carried and not moved):
+        moved = not (weights and same_call) and in_other_places(one, two) and alike(one, two) == 1
+        if (same and not carried and not moved) or numel(one) != numel(two) or numel(one) < 2:
             return _laid_pair(chosen, AS_IT_IS)  # a square weight of one function that lies otherwise is another weight
         if left.part.backward:
             group = _FOLLOWS.get(left.part)
