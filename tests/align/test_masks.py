@@ -104,10 +104,10 @@ def test_a_value_that_comes_in_again_is_known_by_its_bits():
 @pytest.mark.parametrize("dtype", ["f32", "f16", "bf16", "f8e4m3fn"])
 def test_a_mask_of_truth_values_is_no_mask_of_numbers(dtype):
     """In bf16, too, whose name begins as that of truth values does."""
-    from twintrace.align.tensors import _kind
+    from twintrace.align.evidence import kind
     from twintrace.model.tensors import Spec, Tensor
 
-    kinds = {name: _kind(Tensor(0, Spec(name, (2,)))) for name in (dtype, "b8", "i64", "u8", "c64")}
+    kinds = {name: kind(Tensor(0, Spec(name, (2,)))) for name in (dtype, "b8", "i64", "u8", "c64")}
     assert kinds[dtype] not in (kinds["b8"], kinds["i64"], kinds["c64"])
     assert kinds["i64"] == kinds["u8"] != kinds["b8"]
-    assert kinds[dtype] == _kind(Tensor(0, Spec("f64", (2,))))
+    assert kinds[dtype] == kind(Tensor(0, Spec("f64", (2,))))

@@ -59,6 +59,10 @@ BITWISE = [
     "lcm",
     "bitwise_not",
 ]
+LSTM_LAYER = {
+    "input": positive(6, 2, 4), "w_ih": positive(20, 4), "w_hh": positive(20, 5), "b_ih": positive(20), "b_hh": positive(20),
+    "h": positive(2, 5), "c": positive(2, 5), "reverse": False,
+}  # fmt: skip
 # Arguments that the drawn ones (two matrices, whatever they are called) do not stand for.
 ARGUMENTS = {
     **{name: {"dim": (1,)} for name in OVER},
@@ -136,6 +140,7 @@ ARGUMENTS = {
         "h": positive(1, 2, 5), "c": positive(1, 2, 5), "input": positive(6, 2, 4), "weight": positive(200, 1, 1),
         "input_size": 4, "hidden_size": 5, "has_bias": True,
     },
+    "lstm_layer": LSTM_LAYER, "lstm_layer_backward": LSTM_LAYER | {"grad_out": positive(6, 2, 5), "grad_h": None, "grad_c": None},
 }  # fmt: skip
 
 

@@ -473,3 +473,24 @@ def test_a_gain_of_few_large_results_is_seen(factor, right):
     got = (factor * want).to(torch.bfloat16).double()
 
     assert (judge_result(got, want, want.abs() / 8, precision).ratio <= 1) is right
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("sent", [(True, True, True), (True, False, False), (False, True, False), (False, False, True)])
+def test_the_backward_pass_of_an_lstm_layer_is_that_of_autograd(reverse: bool, sent: tuple[bool, bool, bool]) -> None:
+    shapes = (6, 2, 4), (20, 4), (20, 5), (20,), (20,), (2, 5), (2, 5)
+    given = [rand(*shape, seed=seed).double().requires_grad_() for seed, shape in enumerate(shapes)]
+    names = "input", "w_ih", "w_hh", "b_ih", "b_hh", "h", "c"
+    results = KERNELS["lstm_layer"](**dict(zip(names, given, strict=True)), reverse=reverse)
+    gradients = [rand(*result.shape, seed=9 + number).double() for number, result in enumerate(results)]
+    chosen = [gradient if wanted else None for gradient, wanted in zip(gradients, sent, strict=True)]
+    used = [(one, two) for one, two in zip(results, chosen, strict=True) if two is not None]
+    wanted = torch.autograd.grad([one for one, _ in used], given, [two for _, two in used])
+
+    found = KERNELS["lstm_layer_backward"](
+        **{name: tensor.detach() for name, tensor in zip(names, given, strict=True)},
+        **dict(zip(("grad_out", "grad_h", "grad_c"), chosen, strict=True)),
+        reverse=reverse,
+    )
+
+    assert all(torch.allclose(one, two) for one, two in zip(found, wanted, strict=True))

@@ -11,9 +11,11 @@ What lives here, in the order in which it works:
     mappings.py             what a mapping file says
     named.py, reordered.py  two runs of one program: by name and place, held against the flow of data
     inferred.py, sequences.py, flow.py    any two networks: by operation, values, parameters, order, flow of data
-    regions.py, completions.py    several calls that do what others do; the sum or padding that completes one
+    regions.py, updates.py    several calls that do what others do; kernels of optimizers
+    completions.py          the sum or padding that completes a call
     containers.py           modules that hold others
-    tensors.py, layouts.py, arrangements.py, gradients.py    the tensors of what belongs together, and how they lie
+    tensors.py, evidence.py, roles.py    the tensors of what belongs together, and why
+    layouts.py, arrangements.py, gradients.py    how they lie on each other; gradients
     leftovers.py            why something has no partner, and what depends on it
     pairing.py, features.py    what has been found so far; numbers for what calls have in common
 

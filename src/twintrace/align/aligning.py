@@ -32,6 +32,7 @@ from .reordered import in_order_of_flow
 from .tensors import Mapped, Mapper
 from .trees import CallTree
 from .units import is_container, operation, units
+from .updates import bind_updates
 
 ASKED = "the mapping says so"
 
@@ -97,7 +98,7 @@ def _infer(pairing: Pairing, mapper: Mapper, flowing: Flowing) -> None:
         for _ in range(2 if regions else 0):
             found = Regions(pairing, mapper, flowing.units)
             found.bind_holders(flowing.following())
-            found.bind_updates()
+            bind_updates(pairing, mapper, flowing.units)
             found.bind()
             flowing.follow()
     for link in list(pairing.links):  # what is inside units that belong together

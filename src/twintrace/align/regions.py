@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
-from ..model.pairs import Part
 from ..model.sites import Kind, Phase
 from .layouts import layout_between
 from .pairing import Link, Pairing
@@ -81,73 +80,6 @@ class Regions:
             else f"{_calls(left)} and {_calls(right)} between the same tensors"
         )
         self._pairing.bind(Link(tuple(sorted(left)), tuple(sorted(right)), because, 0.85 if equal else 0.5))
-
-    # --- by what is written over ----------------------------------------------------------------------------------
-
-    def bind_updates(self) -> None:
-        """Bind the one kernel that updates a parameter on one side to those that do it on the other. They write over the parameter
-        and over the optimizer's state: what belongs together before it belongs together after it.
-        """
-        sides = self._updates(0), self._updates(1)
-        owner = {tensor: number for number, (_, written) in enumerate(sides[1]) for tensor in written}
-        for left, ours in sides[0]:
-            partners = {tensor: self._mapper.partner(0, tensor) for tensor in ours}
-            places = {owner[partner] for partner in partners.values() if partner in owner}
-            if len(places) != 1:
-                continue
-            right, theirs = sides[1][places.pop()]
-            if min(len(left), len(right)) != 1 or max(len(left), len(right)) == 1:
-                continue
-            met = {tensor: partner for tensor, partner in partners.items() if partner in theirs}
-            rest = (
-                [tensor for tensor in ours if tensor not in met],
-                [tensor for tensor in theirs if tensor not in met.values()],
-            )
-            if len(rest[0]) == len(rest[1]) == 1:
-                met[rest[0][0]] = rest[1][0]
-            for tensor, partner in met.items():
-                self._mapper.expect(ours[tensor], theirs[partner])
-            self._pairing.bind(Link(tuple(left), tuple(right), "the kernels that update one parameter", 0.8))
-
-    def _updates(self, which: int) -> list[tuple[list[int], dict[int, int]]]:
-        """Free kernels of optimizers' steps, those that give each other tensors together; with what each group writes over and
-        changes: the tensors as they came in, and as they were left.
-        """
-        pairing, tree, flow = self._pairing, self._pairing.trees[which], self._pairing.flow(which)
-        free = [
-            index
-            for index in sorted(self._units[which])
-            if tree.calls[index].site.phase is Phase.UPDATE
-            and tree.calls[index].site.kind is Kind.OP
-            and pairing.is_free(which, index)
-        ]
-        group = {index: [index] for index in free}
-        for index in free:
-            for slot in tree.outputs(index):
-                for user in flow.users.get(slot.tensor, ()):
-                    if user in group and group[user] is not group[index] and tree.tensor(slot.tensor).spec.shape:
-                        group[index] += group[user]
-                        group.update(dict.fromkeys(group[user], group[index]))
-        found = []
-        for members in {id(members): sorted(members) for members in group.values()}.values():
-            written: dict[int, int] = {}
-            for index in members:
-                inputs = {slot.slot: slot.tensor for slot in tree.inputs(index)}
-                for slot in tree.outputs(index):
-                    name = slot.slot if slot.part is Part.AFTER else next(iter(tree.calls[index].mutates), None)
-                    if name not in inputs:
-                        continue
-                    before = tree.same.get(inputs[name], inputs[name])
-                    first = next((first for first, last in written.items() if last == before), before)
-                    inside = first == before and not {*members}.isdisjoint(flow.makers.get(before, ()))
-                    if not inside:
-                        written[first] = slot.tensor
-            bits = {number: tree.tensor(number).fingerprint for number in (*written, *written.values())}
-            changed = {
-                first: last for first, last in written.items() if bits[first] is None or bits[first] != bits[last]
-            }
-            found.append((members, changed))
-        return found
 
     # --- by what goes in ------------------------------------------------------------------------------------------
 
@@ -443,7 +375,11 @@ class Regions:
     def _takes_the_same(self, left: list[int], right: list[int]) -> bool:
         """Is most of what goes into one region what goes into the other?"""
         takes = self._arguments(0, left), self._arguments(1, right)
-        given, unmet = [*takes[0][:1], *takes[1][:1]], [self._unmet(which, takes) for which in (0, 1)]
+        unmet = [
+            [tensor for tensor in self._unmet(which, takes) if not self._is_saved(which, members, tensor)]
+            for which, members in ((0, left), (1, right))
+        ]
+        given = [takes[which][0] - ({*self._unmet(which, takes)} - {*unmet[which]}) for which in (0, 1)]
         if any(self._pairing.flows(which, tensor) for which in (0, 1) for tensor in given[which]):
             given = [{tensor for tensor in given[which] if self._pairing.flows(which, tensor)} for which in (0, 1)]
             unmet = [[tensor for tensor in unmet[which] if self._pairing.flows(which, tensor)] for which in (0, 1)]
@@ -451,6 +387,19 @@ class Regions:
             return not given[0] and not given[1]
         common = [len(given[which]) - len(unmet[which]) for which in (0, 1)]
         return all(0 < 2 * common[which] >= len(given[which]) for which in (0, 1))
+
+    def _is_saved(self, which: int, members: list[int], tensor: int) -> bool:
+        """Was it made in the forward pass, by a region that belongs to one of the other side, and saved for these calls of the
+        backward pass? Each way of computing the one saves what it needs for the other: a workspace, the gates of every step.
+        """
+        pairing, calls = self._pairing, self._pairing.trees[which].calls
+        links = [
+            link
+            for maker in pairing.flow(which).makers.get(tensor, ())
+            if calls[maker].site.phase is not calls[members[0]].site.phase
+            and (link := pairing.link(which, maker)) is not None
+        ]
+        return any(max(len(link.left), len(link.right)) > 1 for link in links)
 
     def _unmet(self, which: int, takes: tuple[tuple[set[int], set[int]], tuple[set[int], set[int]]]) -> list[int]:
         """Inputs of this side's region that the other's does not have. One that no call made may be a parameter: not every tool
@@ -467,8 +416,9 @@ class Regions:
         ]
 
     def _grown(self, left: list[int], right: list[int], most: int = _LARGEST) -> tuple[list[int], list[int]]:
-        """The regions with the free calls before them that made what the other does not take."""
+        """The regions with the free calls of their phase before them that made what the other does not take."""
         members = [*left], [*right]
+        phase = self._pairing.trees[0].calls[left[0]].site.phase
         of_flow = [any(self._pairing.is_of_flow(which, index) for index in members[which]) for which in (0, 1)]
         while max(map(len, members)) < most:
             takes = self._arguments(0, members[0]), self._arguments(1, members[1])
@@ -479,6 +429,7 @@ class Regions:
                     for maker in self._pairing.flow(which).makers.get(tensor, ())
                     if maker in self._units[which]
                     and self._pairing.is_free(which, maker)
+                    and self._pairing.trees[which].calls[maker].site.phase is phase
                     and (self._comes_of_data(which, tensor) or not of_flow[which])
                 }
                 - set(members[which])

@@ -14,11 +14,12 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence, Set
 from functools import cached_property
 
+from ..model.sites import Kind, Phase
 from ..model.values import TensorRef, leaves
 from ..operations.families import SHAPING
 from .features import values_of
 from .named import Named, line_of
-from .trees import CallTree
+from .trees import CallTree, Slot
 from .units import operation
 from .values import alike
 
@@ -29,7 +30,7 @@ _UNKNOWN = -1
 
 
 def in_order_of_flow(left: CallTree, right: CallTree, pairs: Sequence[Named]) -> list[Named]:
-    """The pairs, and others instead of those that the flow of data contradicts."""
+    """The pairs, and others instead of those that the flow of data contradicts; none where only the name speaks for a pair."""
     origins = _origins(left, right)
     pairs = [pair for pair in pairs if not _has_no_rank_in_common(left, right, pair)]
     partner = {one: two for one, two, _ in pairs}
@@ -42,7 +43,18 @@ def in_order_of_flow(left: CallTree, right: CallTree, pairs: Sequence[Named]) ->
         sure = {pair.left: pair.sure for pair in pairs if better.get(pair.left) == pair.right}
         pairs = sorted(Named(one, two, sure.get(one, False)) for one, two in better.items())
         partner = better
-    return [pair for pair in pairs if not _moves_other_values(origins, partner, pair)]
+    while True:  # what only such a pair speaks for is none either
+        unfounded = {
+            pair
+            for pair in pairs
+            if not _consistent(origins, partner, pair.left, pair.right)
+            and _gives_other_values(left, right, pair)
+            and _is_known_by_name_alone(origins, partner, pair)
+        }
+        if not unfounded:
+            return list(pairs)
+        pairs = [pair for pair in pairs if pair not in unfounded]
+        partner = {pair.left: pair.right for pair in pairs}
 
 
 class _Origins:
@@ -110,6 +122,17 @@ def _consistent(origins: tuple[_Origins, _Origins], partner: dict[int, int], one
         if made[1] != there[1] or partner.get(made[0]) != there[0]:
             return False
     return True
+
+
+def _same_origin(
+    origins: tuple[_Origins, _Origins], partner: dict[int, int], left: Slot, right: Slot, leaves_count: bool
+) -> bool:
+    """Do two operands come from the same place: from calls that are a pair, or as leaves with the same values?"""
+    made, there = origins[0].of(left.tensor), origins[1].of(right.tensor)
+    if made[0] == _UNKNOWN or there[0] == _UNKNOWN:
+        tensors = origins[0].tree.tensor(left.tensor), origins[1].tree.tensor(right.tensor)
+        return leaves_count and alike(*tensors) > 0
+    return made[1] == there[1] and partner.get(made[0]) == there[0]
 
 
 def _contradictions(origins: tuple[_Origins, _Origins], partner: dict[int, int]) -> int:
@@ -277,15 +300,29 @@ def _has_no_rank_in_common(left: CallTree, right: CallTree, pair: Named) -> bool
     return bool(ranks[0] and ranks[1]) and not ranks[0] & ranks[1]
 
 
-def _moves_other_values(origins: tuple[_Origins, _Origins], partner: dict[int, int], pair: Named) -> bool:
-    """Is it a cast or a reshape of what only its own side has, of another shape or with other values? Two of one name are no pair
-    then: they do nothing by themselves.
+def _is_known_by_name_alone(origins: tuple[_Origins, _Origins], partner: dict[int, int], pair: Named) -> bool:
+    """Is it a cast or a reshape, which does nothing by itself; or a kernel of the backward pass, which has no line of its own, and
+    of which no operand comes from where its partner's does? Of a pair that the flow contradicts. A weight in common is little
+    where results have other shapes: one side has the gradients of all steps at once, the other those of each.
     """
-    left, right = origins[0].tree, origins[1].tree
-    if operation(left.calls[pair.left]) not in SHAPING or _consistent(origins, partner, pair.left, pair.right):
-        return False
-    given = [tree.outputs(index) for tree, index in ((left, pair.left), (right, pair.right))]
-    tensors = [left.tensor(slot.tensor) for slot in given[0]], [right.tensor(slot.tensor) for slot in given[1]]
-    if [t.spec.shape for t in tensors[0]] != [t.spec.shape for t in tensors[1]]:
+    call = origins[0].tree.calls[pair.left]
+    if operation(call) in SHAPING:
         return True
-    return any(alike(*pair) < 0 for pair in zip(*tensors, strict=True))
+    if call.site.phase is not Phase.BACKWARD or call.site.kind is not Kind.OP:
+        return False
+    trees = origins[0].tree, origins[1].tree
+    into = trees[0].inputs(pair.left), trees[1].inputs(pair.right)
+    leaves_count = _shapes(trees[0], pair.left) == _shapes(trees[1], pair.right)
+    return not any(_same_origin(origins, partner, *both, leaves_count) for both in zip(*into, strict=False))
+
+
+def _shapes(tree: CallTree, index: int) -> list[tuple[int, ...]]:
+    return [tree.tensor(slot.tensor).spec.shape for slot in tree.outputs(index)]
+
+
+def _gives_other_values(left: CallTree, right: CallTree, pair: Named) -> bool:
+    """Are their results of other shapes, or not alike?"""
+    if _shapes(left, pair.left) != _shapes(right, pair.right):
+        return True
+    given = zip(left.outputs(pair.left), right.outputs(pair.right), strict=True)
+    return any(alike(left.tensor(one.tensor), right.tensor(two.tensor)) < 0 for one, two in given)

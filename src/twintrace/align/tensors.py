@@ -19,19 +19,17 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from ..model.pairs import Layout, Part, Stray, TensorPair
-from ..model.tensors import Tensor
-from ..operations import family_of
 from ..operations.families import COMMUTATIVE
-from ..operations.operands import operand_of, ranks
 from .arrangements import Arranger
+from .evidence import BY_SHAPE, Evidence, is_repeated, is_unknown, kind
 from .layouts import AS_IT_IS, fits, layout_between
+from .roles import is_loose, meanings, roles, stray
 from .trees import IN, OUT, CallTree, Slot
-from .values import alike, in_other_places, numel, scale_of, tolerance
+from .values import alike, in_other_places, numel
 
 _HELD = frozenset((Part.PARAMETER, Part.BUFFER))
 _FOLLOWS = {Part.OUTPUT_GRADIENT: OUT, Part.INPUT_GRADIENT: IN}
 _ASKED = "the mapping says so"
-_BY_SHAPE = "the only ones of this shape"
 _MANY = 250_000  # candidates beyond which only equal slots and equal values are looked at
 
 
@@ -69,21 +67,17 @@ class Mapper:
         root: Callable[[int, int], int],
         arranger: Arranger,
     ) -> None:
-        self._left, self._right, self._reshaped, self._same_origin = left, right, reshaped, same_origin
-        self._root, self._arranger = root, arranger
-        self._partners: tuple[dict[int, int], dict[int, int]] = {}, {}
+        self._left, self._right, self._same_origin, self._arranger = left, right, same_origin, arranger
+        self._evidence = Evidence(left, right, reshaped, root, arranger)
+        self.partner = self._evidence.partner
         self.expected: tuple[dict[int, int], dict[int, int]] = {}, {}
         """Partners of tensors that `expect` was told of."""
 
-    def partner(self, which: int, tensor: int) -> int | None:
-        """The tensor of the other side that this one was paired with in an earlier match, first of all."""
-        return self._partners[which].get(tensor)
-
     def expect(self, left: int, right: int) -> None:
         """Two tensors belong together, which the match that pairs them does not show."""
-        for known in (self._partners, self.expected):
-            known[0].setdefault(left, right)
-            known[1].setdefault(right, left)
+        self._evidence.remember(left, right)
+        self.expected[0].setdefault(left, right)
+        self.expected[1].setdefault(right, left)
 
     def map(
         self,
@@ -134,15 +128,14 @@ class Mapper:
             carried = carried or pair.layout != AS_IT_IS
             if followed is None:
                 self._arranger.remember(pair.left, pair.right, pair.layout)
-            self._partners[0].setdefault(pair.left, pair.right)
-            self._partners[1].setdefault(pair.right, pair.left)
+            self._evidence.remember(pair.left, pair.right)
         if len(chosen) == len(left) == len(right):
             return Mapped(tuple(pairs), (), ())
         taken = {id(item.left) for item in chosen}, {id(item.right) for item in chosen}
         return Mapped(
             tuple(pairs),
-            tuple(_stray(slot, right, operation, functions[0]) for slot in left if id(slot) not in taken[0]),
-            tuple(_stray(slot, left, operation, functions[1]) for slot in right if id(slot) not in taken[1]),
+            tuple(stray(slot, right, operation, functions[0]) for slot in left if id(slot) not in taken[0]),
+            tuple(stray(slot, left, operation, functions[1]) for slot in right if id(slot) not in taken[1]),
         )
 
     def _moved_parameters(self, left: Sequence[Slot], right: Sequence[Slot]) -> list[_Chosen] | None:
@@ -213,9 +206,7 @@ class Mapper:
         return chosen + _gradients(left, right, chosen)
 
     def _is_known(self, left: Slot, right: Slot) -> bool:
-        """Do two operands belong together by what they hold, or by earlier matches?"""
-        tensors = self._left.tensor(left.tensor), self._right.tensor(right.tensor)
-        return self._belong_together(left.tensor, right.tensor) or alike(*tensors) > 0
+        return self._evidence.is_known(left.tensor, right.tensor)
 
     def _as_it_is(self, pair: TensorPair) -> bool:
         shapes = self._left.tensor(pair.left).spec.shape, self._right.tensor(pair.right).spec.shape
@@ -275,14 +266,16 @@ class Mapper:
         """The best candidates first, each slot once."""
         if not left or not right:
             return []
-        means = _meanings(left, operation, functions[0]), _meanings(right, operation, functions[1])
+        means = meanings(left, operation, functions[0]), meanings(right, operation, functions[1])
         if len(left) == len(right) == 1:
-            score, because = self._score(left[0], right[0], means[0] == means[1], operation, named, True)
+            score, because = self._evidence.score(left[0], right[0], means[0] == means[1], operation, named, True)
             said = forced.get(left[0].slot) == right[0].slot
             return [_Chosen(left[0], right[0], _ASKED if said else because)] if said or score > 0 else []
         ranked: list[tuple[float, int, int, int, str]] = []
         for i, j in self._candidates(left, right):
-            score, because = self._score(left[i], right[j], means[0][i] == means[1][j], operation, named, i == j)
+            score, because = self._evidence.score(
+                left[i], right[j], means[0][i] == means[1][j], operation, named, i == j
+            )
             if forced.get(left[i].slot) == right[j].slot:
                 score, because = 100.0, _ASKED
             if score > 0:
@@ -292,7 +285,7 @@ class Mapper:
         chosen: dict[int, tuple[int, str]] = {}
         for _, _, i, j, because in ranked:
             if i in free_left and j in free_right:
-                if because == _BY_SHAPE and not self._only_choice(left, right, i, j, free_left, free_right):
+                if because == BY_SHAPE and not self._only_choice(left, right, i, j, free_left, free_right):
                     continue
                 free_left.remove(i)
                 free_right.remove(j)
@@ -316,7 +309,7 @@ class Mapper:
         ones, twos = ([slot for slot in side if id(slot) not in taken] for side in (left, right))
         if not ones or not twos or len(left) * len(right) > _MANY:
             return []
-        means = _roles(left, operation, functions[0]), _roles(right, operation, functions[1])
+        means = roles(left, operation, functions[0]), roles(right, operation, functions[1])
         role = {id(slot): mean for side, said in zip((left, right), means, strict=True) for slot, mean in
                 zip(side, said, strict=True)}  # fmt: skip
         found, free = [], list(twos)
@@ -336,11 +329,11 @@ class Mapper:
         if one != two:
             return False
         tensors = self._left.tensor(left.tensor), self._right.tensor(right.tensor)
-        if _unknown(tensors[0]) or _unknown(tensors[1]) or _kind(tensors[0]) != _kind(tensors[1]):
+        if is_unknown(tensors[0]) or is_unknown(tensors[1]) or kind(tensors[0]) != kind(tensors[1]):
             return False
         if numel(tensors[0]) == numel(tensors[1]) or 1 in (numel(tensors[0]), numel(tensors[1])):
             return False  # refused for what it holds, or because nothing tells how one lies on the other; a number is no tensor
-        if _is_repeated(*tensors):
+        if is_repeated(*tensors):
             return False
         if left.part in OUT:
             return True
@@ -353,7 +346,7 @@ class Mapper:
         """May the last operands of both sides be the same one, under another name?"""
         tensors = self._left.tensor(left.tensor), self._right.tensor(right.tensor)
         shapes = tensors[0].spec.shape, tensors[1].spec.shape
-        if left.part not in IN or shapes[0] != shapes[1] or _kind(tensors[0]) != _kind(tensors[1]):
+        if left.part not in IN or shapes[0] != shapes[1] or kind(tensors[0]) != kind(tensors[1]):
             return False
         if self.partner(0, left.tensor) is not None or self.partner(1, right.tensor) is not None:
             return False
@@ -373,7 +366,7 @@ class Mapper:
         ranked = []
         for i, one in enumerate(ones):
             for j, two in enumerate(twos):
-                if one.turn == two.turn and (_is_loose(one.slot) or _is_loose(two.slot)):
+                if one.turn == two.turn and (is_loose(one.slot) or is_loose(two.slot)):
                     tensors = self._left.tensor(one.tensor), self._right.tensor(two.tensor)
                     known = tensors[0].statistics is not None and tensors[1].statistics is not None
                     likeness = alike(*tensors)
@@ -410,170 +403,12 @@ class Mapper:
             for j in places.get(key, ())[:64]
         )
 
-    def _score(
-        self, left: Slot, right: Slot, meant: bool, operation: str, named: bool, level: bool
-    ) -> tuple[float, str]:
-        """The evidence for two tensors, and the words for it. Nothing above zero: they are not a pair."""
-        one, two = self._left.tensor(left.tensor), self._right.tensor(right.tensor)
-        same_slot = left.slot == right.slot and left.part == right.part
-        because = "" if left.slot == right.slot else "another name for the same" if meant else _BY_SHAPE
-        score = (3.0 if meant else 0.0) + 0.5 * (left.part == right.part) + 0.5 * level
-        if named and same_slot:
-            return 20.0, ""
-        if _kind(one) != _kind(two) and (_says_nothing(one) or _says_nothing(two)):
-            return 0.0, ""  # a truth value inside of vmap is no partner of a number
-        if _unknown(one) or _unknown(two):
-            return (score if meant else 0.0), because
-        if not named and one.spec.shape != two.spec.shape and numel(one) == numel(two):
-            layout = layout_between(one, two, operation)
-            if layout is None or (layout == Layout(None, True) and self._turned(left.tensor, right.tensor)):
-                return 0.0, ""  # the same elements perhaps, and nothing tells in which order
-        likeness = alike(one, two)
-        known = self._belong_together(left.tensor, right.tensor)
-        score += _shapes(one, two)
-        if likeness > 0:
-            score += 6.0 + likeness
-            because = because if meant else "the same values"
-        elif known:
-            score += 5.0
-            because = because if meant else "they belong together elsewhere too"
-        elif likeness < 0:
-            score -= 0.5
-            if not meant or _kind(one) != _kind(two):  # a mask of true and false is not one of 0 and -1e9
-                return 0.0, ""
-            if not named and (self.partner(0, left.tensor) is not None or self.partner(1, right.tensor) is not None):
-                return 0.0, ""  # other values, and at least one of them belongs to another
-        return score, because
-
-    def _belong_together(self, left: int, right: int) -> bool:
-        """Were they paired in an earlier match, or what they are by other names: before a cast, after a reshape that is none?"""
-        partner, other = self.partner(0, left), self.partner(1, right)
-        if partner == right:
-            return True
-        if partner is not None and self._root(1, partner) == self._root(1, right):
-            return True
-        return other is not None and self._root(0, other) == self._root(0, left)
-
-    def _turned(self, left: int, right: int) -> bool:
-        """Does a reshape next to one of them show the other's shape with its axes in another order, and not as it is?
-
-        Where shapes do not tell, because there are as many heads as positions, or a transpose has been before, the values do.
-        """
-        shapes = _long(self._left.tensor(left).spec.shape), _long(self._right.tensor(right).spec.shape)
-        near = [_long(s) for s in self._reshaped(0, left)], [_long(s) for s in self._reshaped(1, right)]
-        for which in (0, 1):
-            other = shapes[1 - which]
-            if any(sorted(shape) == sorted(other) for shape in near[which]):
-                if other not in near[which]:
-                    return True
-                doubtful = len(set(other)) < len(other)
-                break
-        else:
-            doubtful = self._arranger.is_permuted(left, right)
-        return doubtful and self._arranger.agrees(left, right, Layout(None, True)) is False
-
 
 def _laid_pair(chosen: _Chosen, layout: Layout) -> TensorPair:
     left, right, because, _ = chosen
     part = right.part if right.part in _HELD else left.part
     because = because or ("" if layout == AS_IT_IS else str(layout))
     return TensorPair(part, left.slot, right.slot, left.tensor, right.tensor, layout, because, left.turn)
-
-
-def _is_loose(slot: str) -> bool:
-    """Is it the place of a gradient in a list, and not the argument that it is the gradient of?"""
-    return slot.rpartition(":")[2].startswith("node.")
-
-
-def _long(shape: tuple[int, ...]) -> tuple[int, ...]:
-    return tuple(size for size in shape if size != 1)
-
-
-def _stray(slot: Slot, others: Sequence[Slot], operation: str, function: str) -> Stray:
-    if slot.part.backward:
-        rivals = [other for other in others if other.part is slot.part]
-        loose = rivals and (_is_loose(slot.slot) or any(_is_loose(other.slot) for other in rivals))
-        why = f"the other side has no gradient {'with these values' if loose else 'here'}"
-    elif not any((other.part in IN) == (slot.part in IN) for other in others if not other.part.backward):
-        why = "the other side has no tensor there"
-    else:
-        why = "no tensor of the other side fits"
-    role = ""
-    if slot.part in IN:
-        name = operand_of(operation, slot.part, slot.slot.rpartition(":")[2], -1, function)
-        role = name.replace("_", " ") if name.isidentifier() else ""
-    return Stray(slot.part, slot.slot, slot.tensor, why, role)
-
-
-def _shapes(one: Tensor, two: Tensor) -> float:
-    if one.spec.shape == two.spec.shape:
-        return 2.0
-    if sorted(one.spec.shape) == sorted(two.spec.shape):
-        return 1.0
-    if numel(one) == numel(two):
-        return 0.25
-    return -6.0
-
-
-def _is_repeated(one: Tensor, two: Tensor) -> bool:
-    """Is one of them the other, repeated: positions for each of a batch, a mask for each head? They do the same."""
-    small, large = sorted((one, two), key=numel)
-    if not numel(small) or numel(large) % numel(small):
-        return False
-    shapes = small.spec.shape, large.spec.shape
-    longer = (1,) * (len(shapes[1]) - len(shapes[0])) + shapes[0]
-    if len(longer) != len(shapes[1]) or any(a not in (1, b) for a, b in zip(longer, shapes[1], strict=True)):
-        return False
-    first, second = small.statistics, large.statistics
-    if first is None or second is None:
-        return True
-    if None in (first.mean, second.mean, first.min, second.min, first.max, second.max):
-        return first.min is second.min
-    bound = tolerance(one, two) * max(scale_of(first), scale_of(second))
-    return all(
-        abs(float(a or 0) - float(b or 0)) <= bound
-        for a, b in ((first.min, second.min), (first.max, second.max), (first.mean, second.mean))
-    )
-
-
-def _kind(tensor: Tensor) -> str:
-    """Truth values, whole numbers, complex numbers or floating point numbers: bf16 is one of these, for all its first letter."""
-    dtype = tensor.spec.dtype
-    return "b" if dtype == "b8" else "i" if dtype[0] in "iu" else "c" if dtype[0] == "c" else "f"
-
-
-def _says_nothing(tensor: Tensor) -> bool:
-    return tensor.statistics is None and tensor.fingerprint is None
-
-
-def _unknown(tensor: Tensor) -> bool:
-    return tensor.missing is not None and tensor.statistics is None and tensor.fingerprint is None
-
-
-def _meanings(slots: Sequence[Slot], operation: str, function: str) -> list[str]:
-    if len(slots) == 1:
-        part, slot, *_ = slots[0]
-        if part in OUT:
-            return [slot.rpartition(":")[2] or "0"]  # of a region the slot bears the name of its call: `matmul#3:0`
-        return [operand_of(operation, part, slot, 0 if part is Part.INPUT and slot.isdigit() else -1, function)]
-    places = ranks([slot.slot if slot.part is Part.INPUT else "" for slot in slots])
-    return [
-        (slot.slot or "0")  # a single result, and the first of several
-        if slot.part in OUT
-        else operand_of(operation, slot.part, slot.slot, place, function)
-        for slot, place in zip(slots, places, strict=True)
-    ]
-
-
-def _roles(slots: Sequence[Slot], operation: str, function: str) -> list[str]:
-    """The same, for regions as well: there a slot bears the name of its call (`Conv2D#1:0`), and means what it means to that."""
-    means = _meanings(slots, operation, function)
-    for number, slot in enumerate(slots):
-        name, colon, place = slot.slot.rpartition(":")
-        if colon:
-            of = family_of(name.rpartition("#")[0])
-            means[number] = (place or "0") if slot.part in OUT else operand_of(of, slot.part, place)
-    return means
 
 
 def _same_slots(left: Sequence[Slot], right: Sequence[Slot]) -> bool:

@@ -69,8 +69,10 @@ class Ends:
         makes for its backward pass alone is nobody's result.
         """
         side = self._state.sides[which]
-        if maker.site.kind is Kind.OP and number in _kept_for_backward(maker):
-            return True
+        if maker.site.kind is Kind.OP:
+            workspace = side.tensor(number).spec.dtype == "u8" and traits_named(name_of(maker)).recurrent
+            if workspace or number in _kept_for_backward(maker):
+                return True
         for own in (number, *(side.copies_of(number) if writes_in_place(maker) else ())):
             meanings = [side.meaning(call) for call in side.takers(own)]
             if any(

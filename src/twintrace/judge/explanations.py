@@ -243,7 +243,8 @@ class Explainer:
         for call in reversed(part.calls):
             meaning = side.meaning(call)
             if meaning is not None and not traits_of(meaning).casts and not traits_of(meaning).moves:
-                return next((side.tensor(number).spec.dtype for number in meaning.results), "")
+                taken = [operand.tensor for _, operand in meaning.operands()] if traits_of(meaning).widens else []
+                return next((side.tensor(number).spec.dtype for number in (*taken, *meaning.results)), "")
         return ""
 
     def _coarse_cast(self, which: int, part: Slice, partner: int) -> Call | None:

@@ -236,6 +236,8 @@ lstm(input, hx, params, has_biases, num_layers, dropout, train, bidirectional, b
 gru(input, hx, params, has_biases, num_layers, dropout, train, bidirectional, batch_first)
 rnn(input, hx, params, has_biases, num_layers, dropout, train, bidirectional, batch_first, nonlinearity)
 flat_lstm(input, h, c, weight, input_size, hidden_size, has_bias)
+lstm_layer(input, w_ih, w_hh, b_ih, b_hh, h, c, reverse)
+lstm_layer_backward(input, w_ih, w_hh, b_ih, b_hh, h, c, grad_out, grad_h, grad_c, reverse)
 lstm_cell(input, hx, w_ih, w_hh, b_ih=None, b_hh=None)
 gru_cell(input, hx, w_ih, w_hh, b_ih=None, b_hh=None)
 rnn_cell(input, hx, w_ih, w_hh, b_ih=None, b_hh=None, nonlinearity='tanh')

@@ -80,9 +80,9 @@ pixel_unshuffle space_to_depth
 pad mirror_pad
 unfold unfold_axis
 fold | col2im
-lstm flat_lstm | lstmcudnn dynamicrnn
+lstm flat_lstm lstm_layer | lstmcudnn dynamicrnn
 gru | dynamicgru
-rnn | cudnnrnn mkldnnrnnlayer
+rnn | cudnnrnn
 lstm_cell | basiclstmcell
 scaled_dot_product_attention | attention flashattention flashattentionscore promptflashattention fusedinferattentionscore
 transformer_layer | transformerencoderlayer transformerdecoderlayer

@@ -34,7 +34,8 @@ _OURS = frozenset((
     "identity", "trunc_divide", "div_no_nan", "cast", "quick_gelu", "swiglu", "max_dim", "min_dim", "median_dim",
     "bias_add", "add_all", "conv", "conv_transpose", "max_pool", "avg_pool", "lp_pool", "adaptive_avg_pool", "adaptive_max_pool",
     "attention_backward", "multi_head_attention", "l2_normalize", "dice_loss", "half_square_sum", "getitem", "setitem", "gather_nd",
-    "depth_to_space", "space_to_depth", "weight_norm", "mirror_pad", "unfold_axis", "rnn", "flat_lstm", "rnn_cell",
+    "depth_to_space", "space_to_depth", "weight_norm", "mirror_pad", "unfold_axis", "rnn", "flat_lstm", "lstm_layer",
+    "lstm_layer_backward", "rnn_cell",
 ))  # fmt: skip
 """Operations whose names here are no names of PyTorch's."""
 Names = dict[str, set[str]]

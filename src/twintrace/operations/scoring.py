@@ -127,7 +127,7 @@ class _Scoring:
         """True if an operand or a result is complex: the running bound knows real numbers alone."""
         if complicated and self.is_complex:
             raise NotRecomputable("it computes with complex numbers, whose rounding has no bound here")
-        dtypes = [values.spec(number).dtype for number in meaning.results]
+        dtypes = [values.spec(number).dtype for number in (given if self.traits.widens else meaning.results)]
         dtype = max(
             (item for item in dtypes if item in UNITS), key=UNITS.__getitem__, default=dtypes[0] if dtypes else "f32"
         )
@@ -195,6 +195,7 @@ class _Scoring:
             )
             walk = functools.partial(_walk, squares, key) if summed else None
             held = precision_of(values.spec(number).dtype, meaning, self.task.framework)
+            held = self.precision if self.traits.widens else held
             # The framework's own accuracy is in the bound already.
             if _is_rounded(meaning, key) and not self._has_own_accuracy:
                 held = self._with_least(held)

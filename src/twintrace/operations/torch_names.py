@@ -396,6 +396,11 @@ log_normal(*rest) = random(distribution='log-normal', size=out_shape(), dtype=ou
 poisson(*rest) = random(distribution='poisson', size=out_shape(), dtype=out_dtype())
 
 lstm(input, hx, params, has_biases, num_layers, dropout, train, bidirectional, batch_first) = lstm
+mkldnn_rnn_layer(input, w_ih, w_hh, b_ih, b_hh, h, c, reverse, batch_sizes, mode, hidden_size, num_layers, has_biases,
+    bidirectional, batch_first, train) = lstm_layer(input=unless(input, mode != 2 or len(batch_sizes) > 0))[:3]
+mkldnn_rnn_layer_backward(input, w_ih, w_hh, b_ih, b_hh, h, c, output, last_h, last_c, grad_out, grad_h, grad_c, reverse, mode,
+    hidden_size, num_layers, has_biases, train, bidirectional, batch_sizes, batch_first, workspace)
+    = lstm_layer_backward(input=unless(input, mode != 2 or len(batch_sizes) > 0))
 gru(input, hx, params, has_biases, num_layers, dropout, train, bidirectional, batch_first) = gru
 rnn_tanh(input, hx, params, has_biases, num_layers, dropout, train, bidirectional, batch_first) = rnn(nonlinearity='tanh')
 rnn_relu(input, hx, params, has_biases, num_layers, dropout, train, bidirectional, batch_first) = rnn(nonlinearity='relu')

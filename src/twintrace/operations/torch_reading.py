@@ -36,8 +36,6 @@ _BY_LAYOUT = frozenset(
         "resize",
         "resize_as",
         "data_ptr",
-        "mkldnn_rnn_layer",
-        "mkldnn_rnn_layer_backward",
         "_cudnn_rnn",
         "_cudnn_rnn_backward",
     )

@@ -47,6 +47,8 @@ class Traits:
     """It rounds to another element type."""
     recurrent: bool = False
     """Its result goes on as its own input, step by step."""
+    widens: bool = False
+    """It computes as its operands are, and may leave its results in a finer element type: gradients of a layer in bf16, in f32."""
     contracts: bool = False
     """Sums of products are in it, over a length that the shapes tell."""
     cancels: bool = False
@@ -129,14 +131,15 @@ nonzero unique bincount histc searchsorted bucketize one_hot heaviside detach fi
 random
 """)
 _COMPOSITE = _names("""
-scaled_dot_product_attention multi_head_attention normalize l2_normalize lstm gru rnn flat_lstm lstm_cell gru_cell rnn_cell
+scaled_dot_product_attention multi_head_attention normalize l2_normalize lstm gru rnn flat_lstm lstm_layer lstm_layer_backward
+lstm_cell gru_cell rnn_cell
 cosine_similarity pairwise_distance cosine_embedding_loss margin_ranking_loss triplet_margin_loss gaussian_nll_loss poisson_nll_loss
 soft_margin_loss multilabel_soft_margin_loss multilabel_margin_loss multi_margin_loss hinge_embedding_loss cross_entropy kl_div
 binary_cross_entropy binary_cross_entropy_with_logits local_response_norm instance_norm rms_norm huber_loss smooth_l1_loss dice_loss
 sgd adam nadam radam adamax adadelta rmsprop adagrad lamb
 weight_norm var_mean std_mean cdist bilinear swiglu glu quick_gelu lerp addcmul addcdiv addmm
 """)
-_RECURRENT = _names("lstm gru rnn flat_lstm")
+_RECURRENT = _names("lstm gru rnn flat_lstm lstm_layer lstm_layer_backward")
 _GATED = _RECURRENT | _names("lstm_cell gru_cell rnn_cell")
 _ATTENTION = _names("scaled_dot_product_attention multi_head_attention")
 _TRANSFORMERS = _names("transformer transformer_layer")
@@ -220,6 +223,7 @@ def _traits(names: frozenset[str]) -> Traits:
         product=bool(names & _PRODUCTS),
         casts="cast" in names,
         recurrent=bool(names & _RECURRENT),
+        widens="lstm_layer_backward" in names,
         contracts=bool(names & _CONTRACTS),
         cancels=bool(names & _CANCELS),
         exponential=bool(names & (_EXPONENTIALS | _SOFTMAX | _ENTROPY | _LIKELIHOOD | _ATTENTION)),
