@@ -69,3 +69,26 @@ def test_gradients_of_one_weight_and_of_three_are_not_paired_by_their_numbers(tm
     three, one = attended(F.scaled_dot_product_attention), attended(F.scaled_dot_product_attention, fused=True)
     result = judged(tmp_path, three, one)
     assert result.code != 1, result
+
+
+def test_attention_of_a_module_beside_one_of_functions(tmp_path: Path) -> None:
+    """Calls that complete a pair are in none of their own."""
+
+    def own(net: Any, x: torch.Tensor) -> torch.Tensor:
+        inner = net.attention
+        q, k, v = (
+            part.view(3, 7, 2, 8).transpose(1, 2)
+            for part in F.linear(x, inner.in_proj_weight, inner.in_proj_bias).chunk(3, -1)
+        )
+        mixed = F.scaled_dot_product_attention(q, k, v)
+        return inner.out_proj(mixed.transpose(1, 2).reshape(x.shape))
+
+    def run(side: int, record: Callable[..., Any]) -> None:
+        attention = nn.MultiheadAttention(16, 2, batch_first=True)
+        forward = own if side else lambda net, x: net.attention(x, x, x, need_weights=False)[0]
+        net = Net(forward, attention=attention)
+        with record(net):
+            net(rand(3, 7, 16)).square().mean().backward()
+
+    found = compared(tmp_path, run, level="op")
+    assert found.code == 0

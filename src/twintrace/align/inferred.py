@@ -64,6 +64,8 @@ class Inference:
         rows = self._described(0, left), self._described(1, right)
         for link in match_sequences(*rows, self._worth, _KEYS, least=_LEAST):
             one, two = left[link.left], right[link.right]
+            if not (self._pairing.is_free(0, one) and self._pairing.is_free(1, two)):
+                continue  # a pair before it was completed with one of them
             if not self._pairing.conflict(one, two) and self._pairing.is_supported(one, two):
                 self._pairing.pair(one, two, *_saying(rows[0][link.left], rows[1][link.right]))
         self._out_of_order(left, right)
