@@ -200,7 +200,9 @@ def _mirrored(alignment: Alignment, left: CallTree, right: CallTree) -> Alignmen
     """The same, seen from the other side; the two trees as they are to be called."""
 
     def turned(pair: TensorPair) -> TensorPair:
-        layout = mirrored_layout(pair.layout, right.tensor(pair.left), left.tensor(pair.right))
+        layout = pair.layout
+        if layout.axes is not None:
+            layout = mirrored_layout(layout, right.tensor(pair.left), left.tensor(pair.right))
         return TensorPair(
             pair.part, pair.right_slot, pair.left_slot, pair.right, pair.left, layout, pair.because, pair.count
         )

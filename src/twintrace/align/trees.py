@@ -30,14 +30,26 @@ class Slot(NamedTuple):
     turn: int = 0
 
 
+class _Facts(dict[int, Tensor]):
+    """Facts about tensors; each is read once, when it is first asked for."""
+
+    def __init__(self, read: Callable[[int], Tensor]) -> None:
+        super().__init__()
+        self._read = read
+
+    def __missing__(self, identity: int) -> Tensor:
+        facts = self[identity] = self._read(identity)
+        return facts
+
+
 class CallTree:
     """One side, indexed."""
 
     def __init__(self, side: Side) -> None:
         self.framework = side.framework
         self.calls: list[Call] = _in_order(side.calls)
-        self._read = side.tensor
-        self._tensors: dict[int, Tensor] = {}
+        self.tensor: Callable[[int], Tensor] = _Facts(side.tensor).__getitem__
+        """Facts about a tensor, by its number."""
         self._slots: list[tuple[Slot, ...] | None] = [None] * len(self.calls)
         self._inputs: list[tuple[Slot, ...] | None] = [None] * len(self.calls)
         self._outputs: list[tuple[Slot, ...] | None] = [None] * len(self.calls)
@@ -56,13 +68,6 @@ class CallTree:
 
     def __len__(self) -> int:
         return len(self.calls)
-
-    def tensor(self, identity: int) -> Tensor:
-        """Facts about a tensor; each is read once."""
-        found = self._tensors.get(identity)
-        if found is None:
-            found = self._tensors[identity] = self._read(identity)
-        return found
 
     def slots(self, index: int) -> tuple[Slot, ...]:
         """Every tensor of a call: inputs, parameters, buffers, outputs, gradients."""

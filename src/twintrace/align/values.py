@@ -38,8 +38,8 @@ def alike(left: Tensor, right: Tensor) -> int:
         return 0 if one is not None and is_constant(one, numel(left)) else 2
     if one is None or two is None:
         return 0
-    size, other = numel(left), numel(right)
-    if size != other:
+    size = numel(left)
+    if left.spec.shape != right.spec.shape and size != numel(right):
         return -1
     if not close(one, two, size, tolerance(left, right), counted=not (left.is_rough or right.is_rough)):
         return -1
