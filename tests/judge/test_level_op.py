@@ -92,3 +92,34 @@ def test_attention_of_a_module_beside_one_of_functions(tmp_path: Path) -> None:
 
     found = compared(tmp_path, run, level="op")
     assert found.code == 0
+
+
+@pytest.mark.parametrize("level", ["mix", "op"])
+def test_transposed_weights_of_a_square_layer_are_told(tmp_path: Path, level: str) -> None:
+    """The layer transposes its weight on both sides, which makes the same values in another order of axes out of them."""
+
+    def run(side: int, record: Callable[..., Any]) -> None:
+        layer = nn.Linear(16, 16)
+        if side:
+            with torch.no_grad():
+                layer.weight.copy_(layer.weight.t().clone())
+        net = Net(lambda net, x: net.b(torch.tanh(net.a(x))), a=layer, b=nn.Linear(16, 4))
+        with record(net):
+            net(rand(3, 16)).square().mean().backward()
+
+    result = compared(tmp_path, run, level=level)
+    assert result.code == 1
+    first = next(mistake for item in result.results for mistake in item.mistakes if mistake.effective)
+    assert (first.kind, first.why) == ("weights", "the right's is the left's, transposed")
+
+
+def test_transposed_data_are_told(tmp_path: Path) -> None:
+    """Both sides transpose their data, which are each other's in another order of axes."""
+
+    def run(side: int, record: Callable[..., Any]) -> None:
+        data = rand(16, 16)
+        net = Net(lambda net, x: net.a(x.t()), a=nn.Linear(16, 4))
+        with record(net):
+            net(data.t().contiguous() if side else data).square().mean().backward()
+
+    assert compared(tmp_path, run, level="op").code == 1

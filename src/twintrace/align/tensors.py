@@ -19,7 +19,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from ..model.pairs import Layout, Part, Stray, TensorPair
-from ..operations.families import COMMUTATIVE
+from ..model.tensors import Tensor
+from ..operations.families import COMMUTATIVE, SHAPING
 from .arrangements import Arranger
 from .evidence import BY_SHAPE, Evidence, is_repeated, is_unknown, kind
 from .layouts import AS_IT_IS, fits, layout_between
@@ -232,7 +233,7 @@ class Mapper:
         left, right = chosen.left, chosen.right
         one, two = self._left.tensor(left.tensor), self._right.tensor(right.tensor)
         same = one.spec.shape == two.spec.shape
-        weights = left.part in _HELD or (one.producer is None and one.requires_grad)
+        weights = left.part in _HELD or _is_weight(one) or (left.part in OUT and self._are_weights(operation, pairs))
         moved = not (weights and same_call) and in_other_places(one, two) and alike(one, two) == 1
         if (same and not carried and not moved) or numel(one) != numel(two) or numel(one) < 2:
             return _laid_pair(chosen, AS_IT_IS)  # a square weight of one function that lies otherwise is another weight
@@ -246,6 +247,11 @@ class Mapper:
         if layout is None and carried:
             layout = self._arranger.between(left.tensor, right.tensor, operation, inherited=same)
         return _laid_pair(chosen, layout or AS_IT_IS)
+
+    def _are_weights(self, operation: str, pairs: Sequence[TensorPair]) -> bool:
+        """True if a call of this family moves weights, and nothing else."""
+        taken = [self._left.tensor(pair.left) for pair in pairs if pair.part in IN]
+        return operation in SHAPING and bool(taken) and all(map(_is_weight, taken))
 
     def _between(self, left: Slot, right: Slot, operation: str, inherited: bool) -> Layout | None:
         if left.part.backward:  # gradients go with their tensors; without them only shapes tell
@@ -402,6 +408,10 @@ class Mapper:
             for key in ((slot.part, slot.slot), self._left.tensor(slot.tensor).fingerprint)
             for j in places.get(key, ())[:64]
         )
+
+
+def _is_weight(tensor: Tensor) -> bool:
+    return tensor.producer is None and tensor.requires_grad
 
 
 def _laid_pair(chosen: _Chosen, layout: Layout) -> TensorPair:

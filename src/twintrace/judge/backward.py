@@ -25,6 +25,7 @@ from ..operations.traits import traits_of
 from .agreed_gradients import AgreedGradients
 from .cuts import Cuts
 from .detours import is_detour
+from .fallback import may_have_met
 from .gradient_parts import GradientParts
 from .gradient_rounding import GradientRounding
 from .leaves import LEAF_UNITS
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
 _UNAUDITED = 1 / 32
 """Relative error of gradients, at most, up to which a call on their way that could not be recomputed is taken to be right."""
 _UNSENT = "no recorded call sends this gradient back"
+_UNPROVEN = "it is made of values that differ and were not recomputed"
 _LINEAR = frozenset(("add", "sub", "neg", "sum", "mean", "cast", "masked_fill", "where"))
 """Operations whose gradient does not depend on the values that they take."""
 
@@ -86,6 +88,8 @@ class Gradients:
             elif self._meets_again(item, judged):
                 self._state.undone |= judged.sources
                 judged = Standing(Outcome.ROUNDING, because="the same gradient, which comes back by other ways")
+            elif judged.outcome is Outcome.DIFFERENT and may_have_met(self._state, item, judged.sources):
+                judged = Standing(Outcome.UNKNOWN, None, item.verdict.because, untold=_UNPROVEN)
             self._state.gradients[key] = judged
             self.agreed.note(item, self._parts.values_of(item.pair), judged)
             if item.left.fingerprint and item.right.fingerprint:

@@ -3,10 +3,12 @@
     Fallback(state, explainer, ranges).judge(…)
 
 It may accuse: by a wrong kernel on the way, by what the two calls say, by a difference far beyond what rounding explains. It never
-clears: where it finds nothing, the verdict is that it could not be told.
+clears: where it finds nothing, or where nothing is left of what it has found, the verdict is that it could not be told.
 """
 
 from __future__ import annotations
+
+from collections.abc import Collection
 
 from ..model.results import Mistake, TensorResult
 from ..model.sites import Phase
@@ -14,10 +16,19 @@ from ..model.verdicts import Outcome
 from ..operations.sides import Slice, name_of
 from .explanations import Explainer
 from .ranges import RangeJudge
+from .rounding import unit
 from .state import JudgeState, Standing, times_bound
 
 FAR = 1e3
 """Times what rounding explains from which on a difference arises where it is seen, if what came in is within rounding."""
+_MET_UNITS = 16.0
+"""Units of the element type by which statistics of the same values that were computed in two ways may differ."""
+
+
+def may_have_met(state: JudgeState, item: TensorResult, sources: Collection[Mistake]) -> bool:
+    """True if nothing is left here of differences that were not recomputed: another way to the same, as far as norms tell."""
+    near = (item.verdict.error or 0.0) <= _MET_UNITS * unit(item.left.spec.dtype, item.right.spec.dtype)
+    return bool(sources) and item.verdict.outcome.good and near and state.unproven.issuperset(sources)
 
 
 class Fallback:
@@ -36,13 +47,13 @@ class Fallback:
         if mistakes:
             return Standing(Outcome.DIFFERENT, audited.terms, mistakes[0].what, mistakes, sources=incoming.sources)
         if incoming.outcome is Outcome.DIFFERENT:
-            if item.verdict.outcome.good and all(mistake.kind == "unproven" for mistake in incoming.sources):
-                return Standing(Outcome.UNKNOWN, None, item.verdict.because, untold=why)  # they may have met again
+            if may_have_met(self._state, item, incoming.sources):
+                return Standing(Outcome.UNKNOWN, None, item.verdict.because, untold=why)
             return Standing(Outcome.DIFFERENT, None, item.verdict.because, sources=incoming.sources)
         stated, kind = self._stated(left, right)
         if stated and (kind == "meaning" or not item.verdict.outcome.good):
             what = f"the two calls say that they compute something else: {stated}"
-            return Standing(Outcome.DIFFERENT, None, what, (Mistake(kind, what, f"{stated} (not proven: {why})"),))
+            return self._accused(item, Mistake(kind, what, f"{stated} (not proven: {why})"))
         agreed = incoming.outcome in (Outcome.SAME, Outcome.ROUNDING) or self._came_in_alike(item, left, right)
         if item.verdict.outcome is Outcome.DIFFERENT and agreed:
             what = f"different, judged without recomputation ({why}): {item.verdict.because}"
@@ -53,8 +64,13 @@ class Fallback:
             mistake = Mistake(
                 "unproven", what, lone, f"look at it: {lone}" if lone else "", size=times_bound(item.verdict)
             )
-            return Standing(Outcome.DIFFERENT, None, what, (mistake,))
+            return self._accused(item, mistake)
         return Standing(Outcome.UNKNOWN, audited.terms, item.verdict.because, untold=why, sources=incoming.sources)
+
+    def _accused(self, item: TensorResult, mistake: Mistake) -> Standing:
+        if item.verdict.outcome is Outcome.DIFFERENT:
+            self._state.unproven.add(mistake)
+        return Standing(Outcome.DIFFERENT, None, mistake.what, (mistake,))
 
     def _came_in_alike(self, item: TensorResult, left: Slice, right: Slice) -> bool:
         """True if a difference is far beyond what rounding explains, and all that it was made of is not, as far as norms tell: then

@@ -98,6 +98,8 @@ class JudgeState:
         """Leaves that one side has rounded in another way, by that way."""
         self.kernels: dict[Mistake, tuple[int, Call, int]] = {}
         """Side, call and result of the kernels that are wrong."""
+        self.unproven: set[Mistake] = set()
+        """Differences that were judged without recomputation, and are far beyond rounding where they are."""
         self.origins: dict[Mistake, tuple[TensorPair, Slice, Slice]] = {}
         """Values at which mistakes were made, and the calls that made them."""
         self.always: set[Mistake] = set()

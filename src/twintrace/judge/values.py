@@ -20,7 +20,7 @@ from ..model.results import CallResult, Mistake, TensorResult, Terms
 from ..model.sites import Kind, Phase
 from ..model.verdicts import Outcome
 from ..operations.beginnings import from_same_values
-from ..operations.sides import Slice, name_of, outputs_of
+from ..operations.sides import Bound, Slice, name_of, outputs_of
 from ..operations.traits import gives_any_order, traits_of
 from .detours import Detours, is_detour
 from .equal_results import EqualResults
@@ -131,7 +131,7 @@ class Values:
             return self._equal_results.judge(item) or Standing(Outcome.SAME)
         compared = self._compared(0, pair.left), self._compared(1, pair.right)
         if compared[0] is not None and compared[1] is not None:
-            return self._crossed(compared[0], compared[1])
+            return self._crossed(compared[0], compared[1], pair)
         known = pair.left in self._state.known[0], pair.right in self._state.known[1]
         # A value that was compared with another one before stands for itself: only what the other side does since then is asked.
         left = (
@@ -274,17 +274,20 @@ class Values:
         numbers = (number, *reversed(self._state.sides[which].originals(number)))
         return next((item for item in numbers if item in self._state.known[which]), None)
 
-    def _crossed(self, left: int, right: int) -> Standing:
+    def _crossed(self, left: int, right: int, copies: TensorPair) -> Standing:
         """Operands in the same place of two calls that were each compared with another one: the calls take other values. If they
-        are copies of a pair, that pair's standing.
+        are `copies` of a pair, that pair's standing, and its order of axes.
         """
         pair = self._state.values.get((left, right))
         if pair is not None:
+            known = self._state.bound.get(right)
+            if known is not None and known.left == left:
+                self._state.bound.setdefault(copies.right, Bound(copies.left, known.layout))
             because = "a copy of what was compared"
             return Standing(pair.outcome, because=because, sources=pair.sources, reordered=pair.reordered)
-        known = [self._state.of_left[left], self._state.values[self._state.bound[right].left, right]]
-        outcome = worse(*(judged.outcome for judged in known))
-        sources = frozenset().union(*(judged.sources for judged in known))
+        others = [self._state.of_left[left], self._state.values[self._state.bound[right].left, right]]
+        outcome = worse(*(judged.outcome for judged in others))
+        sources = frozenset().union(*(judged.sources for judged in others))
         return Standing(
             outcome, because="the two calls take other values here: each was compared elsewhere", sources=sources
         )
