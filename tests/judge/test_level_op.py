@@ -123,3 +123,25 @@ def test_transposed_data_are_told(tmp_path: Path) -> None:
             net(data.t().contiguous() if side else data).square().mean().backward()
 
     assert compared(tmp_path, run, level="op").code == 1
+
+
+def norm_by_hand(factor: float) -> Callable[[Any], Any]:
+    def norm(x: Any) -> Any:
+        return (x - x.mean(-1, keepdim=True)) * torch.rsqrt(x.var(-1, keepdim=True, unbiased=False) * factor + 1e-5)
+
+    return norm
+
+
+@pytest.mark.parametrize("factor", [1.0, 1.0001])
+@pytest.mark.parametrize("turned", [False, True])
+def test_a_backward_pass_begins_with_values_that_were_rounded(tmp_path: Path, factor: float, turned: bool) -> None:
+    """The kernel takes the mean and the deviation that it has saved in float32, the other side its own ones."""
+
+    def run(side: int, record: Callable[..., Any]) -> None:
+        norm = (lambda x: F.layer_norm(x, (16,)), norm_by_hand(factor))[side ^ turned]
+        net = Net(lambda net, x: net.b(norm(net.a(x))), a=nn.Linear(16, 16), b=nn.Linear(16, 16))
+        with record(net):
+            result = net(rand(4, 5, 16))
+            ((result * torch.arange(320.0).cos().reshape(4, 5, 16)).mean() + result.square().mean()).backward()
+
+    assert compared(tmp_path, run, level="op").code == int(factor != 1)

@@ -2,6 +2,7 @@
 
 coarsening(sides, left, right, bound)                  factor for results of different precisions: 2**16 of bf16 beside f32
 rounding_of_casts(sides, left, right, bound)           unit of the types that a value was cast between, where that is all
+takes_saved(sides, left, right)                        True for kernels that begin with what a forward pass has saved
 effect_of_constants(recomputation, which, part, …)     effect of constants in float32 and of leaves that were not compared
 """
 
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from ..model.pairs import Layout
+from ..model.sites import Kind, Phase
 from ..model.tensors import UNITS
 from .beginnings import Sides, is_constant, moved_from
 from .differences import laid_out, spread
@@ -67,6 +69,23 @@ def rounding_of_casts(sides: Sides, left: Slice, right: Slice, bound: Mapping[in
         if number in bound
     ]
     return max((UNITS.get(dtype, 0.0) for pair in types if len(pair) > 1 for dtype in pair), default=0.0)
+
+
+def takes_saved(sides: Sides, left: Slice, right: Slice) -> bool:
+    """True if kernels of a backward pass, other ones on each side, begin with values that the forward pass has saved.
+
+    A mean, a deviation and a result are functions of each other but for their rounding, and each side begins with others of them:
+    that rounding lies between two ways to the same gradient.
+    """
+    if len(left.calls) == len(right.calls) == 1 and left.calls[0].site.name == right.calls[0].site.name:
+        return False
+    return any(
+        call.site.kind is Kind.OP and call.site.phase is Phase.BACKWARD for part in (left, right) for call in part.calls
+    ) and any(
+        (maker := side.maker(number)) is not None and maker.site.phase is Phase.FORWARD
+        for side, part in zip(sides, (left, right), strict=True)
+        for number in part.edge
+    )
 
 
 def effect_of_constants(

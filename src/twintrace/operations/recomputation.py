@@ -20,7 +20,7 @@ from ..model.pairs import Layout
 from ..model.records import Call
 from ..model.sites import Phase
 from ..model.tensors import UNITS
-from .allowances import coarsening, effect_of_constants, rounding_of_casts
+from .allowances import coarsening, effect_of_constants, rounding_of_casts, takes_saved
 from .audits import Audit, audit
 from .beginnings import later_values, with_equals
 from .candidates import Cause
@@ -296,6 +296,8 @@ class Recomputation:
         if later:  # one side alone has their rounding in its result, also where that is cast to float32 at the end
             units = [UNITS.get(self.values[which].spec(number).dtype, 0.0) for which, number in later]
             return f, g, (error_f + error_g) * (max(self._unit(left, right), *units) / SINGLE)
+        if takes_saved(self.sides, left, right):
+            return f, g, (error_f + error_g) * (self._unit(left, right) / SINGLE)
         tolerance = (error_f + error_g) * _EXACT
         # Of one call on each side, float64's own rounding is all that may lie between them.
         if converted or self._one_operation(left, right) is None:
