@@ -23,9 +23,9 @@ from .meshes import Mesh
 from .placements import Part, Placements, shard
 
 HOMES = ("torch.distributed.", "mindspore.mint.distributed.")
-"""Where collectives write into an argument."""
+"""Modules whose collectives write into an argument."""
 _RETURNING = ("_c10d_functional.", "mindspore.communication.comm_func.")
-"""Where they return what they make."""
+"""Modules whose collectives return their result."""
 _PRIMITIVES = {
     "mindspore.ops.AllReduce": "all_reduce", "mindspore.ops.AllGather": "all_gather_into_tensor",
     "mindspore.ops.ReduceScatter": "reduce_scatter_tensor", "mindspore.ops.Broadcast": "broadcast",

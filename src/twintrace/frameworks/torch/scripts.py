@@ -195,7 +195,7 @@ class Event:
         self.is_layer = False
         """Is it a call of one of torch's own layers (`layers.py`)?"""
         self.unit: Any = None
-        """Where such a layer makes one call: a `layers.Unit`."""
+        """A `layers.Unit`, if such a layer makes one call."""
         self.slots: list[Slots] = []
         """Of the hooks on the graph of a call."""
         self.run: tuple[Any, int, Event, Any] | None = None

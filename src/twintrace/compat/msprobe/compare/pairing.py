@@ -183,7 +183,7 @@ class _Side:
 
     @property
     def modules(self) -> list[tuple[str, RecordName]]:
-        """Those of modules."""
+        """Records of modules, and their names taken apart."""
         return [(record, name) for record, name in self.parsed if name.prefix in MODULES]
 
     def calls(self) -> dict[str, dict[tuple[int, str], str]]:
