@@ -15,8 +15,8 @@ def collecting_later(*, settle: bool = False) -> Iterator[None]:
     """Pauses the search for cycles; who has paused it before goes on doing so.
 
     Args:
-        settle: Count all objects that are there at the end among the old ones, which only a full collection looks at. Without it the next
-            collection walks through everything that was made in the pause, which takes as long as making a tenth of it.
+        settle: Count all objects that are there at the end among the old ones, which only a full collection looks at. Otherwise the
+            next collection walks through everything that was made in the pause, which takes as long as making a tenth of it.
     """
     was_on = gc.isenabled()
     gc.disable()
