@@ -5,8 +5,8 @@ import pytest
 import specimens
 
 from twintrace.model.errors import TraceFormatError
-from twintrace.model.tensors import DTYPES, Spec
-from twintrace.store.arrays import STORAGE, as_float, nbytes, to_array
+from twintrace.model.tensors import DTYPES, Spec, Statistics, Tensor
+from twintrace.store.arrays import STORAGE, as_float, filled, nbytes, to_array
 from twintrace.store.lines import seal
 from twintrace.store.registry import open_trace
 from twintrace.store.writer import TraceWriter
@@ -107,3 +107,34 @@ def test_values_for_arithmetic(shape):
     assert fp4.tolist() == np.broadcast_to([1.0, 1.5], (*shape, 2)).tolist()
     plain = np.ones(shape, dtype=np.float32)
     assert as_float(plain, "f32") is plain
+
+
+@pytest.mark.parametrize(
+    ("spec", "numbers", "constant"),
+    [
+        (Spec("f32", (2, 2)), (1.5, 1.5, 1.5, 3.0, 0, 0, 0, 0), 1.5),
+        (Spec("bf16", ()), (1.5, 1.5, 1.5, 1.5, 0, 0, 0, 0), 1.5),
+        (Spec("i64", (2,)), (3, 3, 3.0, 4.2, 0, 0, 0, 0), 3),
+        (Spec("b8", (2,)), (1, 1, 1.0, 1.4, 0, 0, 0, 0), True),
+        (Spec("f16", (2,)), (None, None, None, None, 2, 0, 0, 0), np.nan),
+        (Spec("f16", (2,)), (None, None, None, None, 0, 2, 0, 0), np.inf),
+        (Spec("f16", (2,)), (None, None, None, None, 0, 0, 2, 0), -np.inf),
+        (Spec("f16", (2,)), (None, None, None, None, 0, 1, 1, 0), None),
+        (Spec("f16", (2,)), (1.5, 1.5, 1.5, 1.5, 0, 1, 0, 0), None),
+        (Spec("f32", (2,)), (0.0, 1.5, 0.75, 1.5, 0, 0, 0, 1), None),
+        (Spec("c64", (2,)), (1.5, 1.5, 1.5, 2.1, 0, 0, 0, 0), None),
+        (Spec("f32", (0,)), (None, None, None, None, 0, 0, 0, 0), None),
+    ],
+)
+def test_one_value_of_all_elements_is_known_without_the_values(spec, numbers, constant):
+    """Of complex numbers the modulus is not enough, and rounded statistics of another tool are not."""
+    tensor = Tensor(0, spec, statistics=Statistics(*numbers))
+    assert tensor.constant == constant or (constant != constant and tensor.constant != tensor.constant)
+    assert Tensor(0, spec, statistics=Statistics(*numbers), facts={"statistics": "rough"}).constant is None
+    if constant is not None:
+        assert filled(constant, spec).dtype == as_float(np.zeros(spec.shape, STORAGE[spec.dtype]), spec.dtype).dtype
+        np.testing.assert_array_equal(filled(constant, spec), np.full(spec.shape, constant))
+
+
+def test_an_array_of_one_value_takes_the_room_of_one_element():
+    assert filled(0.0, Spec("f64", (1 << 20, 1 << 20))).strides == (0, 0)

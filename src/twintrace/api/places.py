@@ -93,13 +93,17 @@ def side_of(journal: Journal) -> Side:
 
 
 def _values(journal: Journal) -> Callable[[int], Any]:
-    """The values of a journal's tensors as numbers; None where they were not kept or cannot be read, which is told elsewhere."""
-    from ..store.arrays import as_float
+    """The values of a journal's tensors as numbers; None where they were not kept or cannot be read, which is told elsewhere.
+
+    Where all elements have one value, the statistics say it: a scale, an epsilon, a mask that hides nothing.
+    """
+    from ..store.arrays import as_float, filled
 
     def values(number: int) -> Any:
         tensor = journal.tensor(number)
         if tensor.payload is None:
-            return None
+            constant = tensor.constant
+            return None if constant is None else filled(constant, tensor.spec)
         try:
             return as_float(journal.array(tensor), tensor.spec.dtype)
         except (TwintraceError, OSError):

@@ -8,15 +8,20 @@ clears: where it finds nothing, or where nothing is left of what it has found, t
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection
 
+from ..model.dtypes import LARGEST, UNITS
 from ..model.results import Mistake, TensorResult
 from ..model.sites import Phase
 from ..model.verdicts import Outcome
+from ..operations.meanings import Meaning
 from ..operations.sides import Slice, name_of
+from ..operations.traits import is_axis
 from .explanations import Explainer
 from .ranges import RangeJudge
 from .rounding import unit
+from .settings import other_arguments
 from .state import JudgeState, Standing, times_bound
 
 FAR = 1e3
@@ -59,7 +64,7 @@ class Fallback:
             what = f"different, judged without recomputation ({why}): {item.verdict.because}"
             spoiled = self._ranges.of_value(item, left, right, None)
             if spoiled is not None:
-                return Standing(Outcome.DIFFERENT, None, spoiled.what, (spoiled,))
+                return self._accused(item, spoiled)
             lone = self._lone_call(left, right)
             mistake = Mistake(
                 "unproven", what, lone, f"look at it: {lone}" if lone else "", size=times_bound(item.verdict)
@@ -103,21 +108,41 @@ class Fallback:
             return f"{one.operation} | {two.operation}", "unproven"
         settings = self._explainer.different_settings(left, right)
         if settings or left.calls[0].site.phase is Phase.UPDATE:  # one optimizer may begin without a state
-            shapes = [
-                self._state.sides[which].tensor(part.tensor).spec.shape for which, part in enumerate((left, right))
-            ]
-            return settings, "meaning" if shapes[0] == shapes[1] else "unproven"  # axes and sizes of other shapes
+            # Axes and sizes are settings of one shape, and an axis may be the same one in another order, which norms do not show.
+            alike = self._shapes(0, left) == self._shapes(1, right)
+            certain = alike and not all(is_axis(one.operation, name) for name in other_arguments(one, two))
+            return settings, "meaning" if certain else "unproven"
         ours, theirs = dict(one.operands()), dict(two.operands())
-        lacking = sorted(set(ours) ^ set(theirs))
-        if lacking:
-            side = "left" if lacking[0] in ours else "right"
-            return f"only the {side} has a {lacking[0]}", "meaning"
+        for path in sorted(set(ours) ^ set(theirs)):
+            stated = self._number_beside(path, one, two)
+            if stated:
+                return stated, "meaning"
+        bound = self._state.bound
         crossed = [
             path
-            for path, operand in theirs.items()
-            if operand.tensor in self._state.bound and self._state.bound[operand.tensor].left != ours[path].tensor
+            for path in sorted(ours.keys() & theirs.keys())
+            if theirs[path].tensor in bound and bound[theirs[path].tensor].left != ours[path].tensor
         ]
-        partners = {self._state.bound[theirs[path].tensor].left for path in crossed}
+        partners = {bound[theirs[path].tensor].left for path in crossed}
         if crossed and partners == {ours[path].tensor for path in crossed}:
             return f"{name_of(left.calls[0]).rpartition('.')[2]} takes the same values in another order", "unproven"
         return "", ""
+
+    def _shapes(self, which: int, part: Slice) -> list[tuple[int, ...]]:
+        """Shapes of the tensors that a call takes and gives: axes and sizes are settings of these alone."""
+        meaning = self._state.sides[which].meaning(part.calls[0])
+        taken = [operand.tensor for _, operand in meaning.operands()] if meaning else []
+        return [self._state.sides[which].tensor(number).spec.shape for number in (part.tensor, *taken)]
+
+    def _number_beside(self, path: str, left: Meaning, right: Meaning) -> str:
+        """Difference in an argument that is a tensor on one side alone; empty if the other side's number is all that is in it."""
+        which = int(path in dict(right.operands()))
+        given = (left, right)[1 - which].arguments.get(path)
+        tensor = self._state.sides[which].tensor(dict((left, right)[which].operands())[path].tensor)
+        if given is None or isinstance(given, bool) or not isinstance(given, int | float) or tensor.constant is None:
+            return f"only the {('left', 'right')[which]} has a {path}"
+        held = given if abs(given) <= LARGEST.get(tensor.spec.dtype, math.inf) else math.copysign(math.inf, given)
+        if math.isclose(held, tensor.constant, rel_tol=2 * UNITS.get(tensor.spec.dtype, 0.0)):
+            return ""
+        texts = [str(given), str(tensor.constant)]
+        return f"{path}: {texts[1 - which]} | {texts[which]}"

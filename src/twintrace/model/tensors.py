@@ -59,6 +59,15 @@ class Statistics:
         """Number of elements that are NaN or infinite."""
         return self.nan + self.posinf + self.neginf
 
+    def constant(self, count: int) -> float | int | None:
+        """The one value that all of `count` elements have, a NaN or an infinity among them; None where they differ."""
+        if not count:
+            return None
+        for number, value in ((self.nan, math.nan), (self.posinf, math.inf), (self.neginf, -math.inf)):
+            if number == count:
+                return value
+        return self.min if self.min == self.max and not self.nonfinite else None
+
 
 def same_values(one: Statistics, two: Statistics, count: int) -> bool:
     """Are these the statistics of the same elements, in whatever order? Then sums in f64 are equal, but for their own rounding.
@@ -127,6 +136,13 @@ class Tensor:
     def is_rough(self) -> bool:
         """Are the statistics another tool's? Then they are of the precision of the elements, and nothing was counted: 1 is some."""
         return "statistics" in self.facts
+
+    @property
+    def constant(self) -> float | int | None:
+        """The value that all elements have, as the statistics say; None where they differ, or where that is not known."""
+        if self.statistics is None or self.is_rough or self.spec.dtype.startswith(("c", "f4")):
+            return None  # of complex numbers the modulus is known
+        return self.statistics.constant(math.prod(self.spec.shape))
 
     @property
     def is_lost(self) -> bool:

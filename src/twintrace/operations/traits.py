@@ -253,6 +253,12 @@ def writes(operation: str) -> tuple[str, ...]:
     return _WRITES.get(operation, ())
 
 
+def is_axis(operation: str, name: str) -> bool:
+    """Does an argument count axes? What it says depends on the order in which the axes of the operands lie."""
+    row = OPERATIONS.get(operation)
+    return row is not None and any(item.name == name and item.kind for item in row.parameters)
+
+
 def gives_any_order(meaning: Meaning) -> bool:
     """True if a call may give its results in any order: a top-k that does not sort."""
     return meaning.operation == "topk" and not meaning.arguments.get("sorted", True)

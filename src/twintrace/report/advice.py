@@ -19,7 +19,8 @@ def recording(result: Comparison) -> str:
     wanted = []
     if ("not kept" in told or "statistics" in told) and not recorded_with(result, "keep", "tensor"):
         wanted.append("keep='tensor'")
-    if ("between the modules" in told or "level" in told) and not recorded_with(result, "level", "mix", "op"):
+    modules_alone = any(str(side.settings.get("level")) == "module" for side in (result.left, result.right))
+    if modules_alone or ("level" in told and not recorded_with(result, "level", "mix", "op")):
         wanted.append("level='mix'")
     if wanted:
         return f"record both runs with {', '.join(wanted)} and compare again"

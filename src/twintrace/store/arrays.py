@@ -48,6 +48,13 @@ def to_array(raw: memoryview | bytes | np.ndarray[Any, Any], spec: Spec, where: 
         raise TraceFormatError(f"{where}: numpy has no array of this shape ({error}).") from None
 
 
+def filled(value: float | int, spec: Spec) -> np.ndarray[Any, Any]:
+    """An array of one value that takes the room of one element, in the type that `as_float` gives."""
+    storage = STORAGE[spec.dtype]
+    dtype = storage if element_type(storage) == spec.dtype else np.dtype(np.float32)
+    return np.broadcast_to(np.array(value, dtype), spec.shape)
+
+
 def as_float(array: np.ndarray[Any, Any], dtype: str) -> np.ndarray[Any, Any]:
     """Values for arithmetic: bf16 and fp8 widened exactly to float32, everything else as it is."""
     if dtype == "bf16":
