@@ -333,3 +333,49 @@ def test_a_value_that_is_computed_twice_has_its_gradient_in_two_parts(tmp_path: 
     left = lambda s, x: torch.softmax(s.a(x), -1)  # noqa: E731
 
     assert of_two(tmp_path, parts, left, right, rand(8, 16), dtype).code == 0
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=["f32", "bf16", "f16"])
+def test_a_bilinear_layer_agrees_with_its_equation(tmp_path: Path, dtype: torch.dtype) -> None:
+    """The layer rounds what it has in between, and adds the gradients of its inputs up in 16 bits."""
+
+    def parts() -> dict[str, nn.Module]:
+        return {"pair": nn.Bilinear(32, 32, 8), "other": nn.Linear(32, 32)}
+
+    def layer(s: Any, x: torch.Tensor) -> torch.Tensor:
+        return s.pair(x, s.other(x))
+
+    def equation(s: Any, x: torch.Tensor) -> torch.Tensor:
+        return torch.einsum("bsi,oij,bsj->bso", x, s.pair.weight, s.other(x)) + s.pair.bias
+
+    def turned(s: Any, x: torch.Tensor) -> torch.Tensor:
+        return torch.einsum("bsi,oji,bsj->bso", x, s.pair.weight, s.other(x)) + s.pair.bias
+
+    assert of_two(tmp_path, parts, layer, equation, rand(4, 16, 32), dtype).code == 0
+    wrong = of_two(tmp_path / "wrong", parts, layer, turned, rand(4, 16, 32), dtype)
+    assert wrong.code == 1
+    assert "einsum" in str(wrong)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=["f32", "bf16", "f16"])
+def test_a_chain_of_products_may_be_put_in_brackets_either_way(tmp_path: Path, dtype: torch.dtype) -> None:
+    """The first product of the one side is neither of the other's, although it shares a weight with the one and activations with
+    the other, and two weights of one size have alike statistics in 16 bits.
+    """
+
+    def parts() -> dict[str, nn.Module]:
+        return {"a": nn.Linear(32, 32), "b": nn.Linear(32, 32)}
+
+    def of_activations(s: Any, x: torch.Tensor) -> torch.Tensor:
+        return (x @ s.a.weight) @ s.b.weight
+
+    def of_weights(s: Any, x: torch.Tensor) -> torch.Tensor:
+        return x @ (s.a.weight @ s.b.weight)
+
+    def scaled(s: Any, x: torch.Tensor) -> torch.Tensor:
+        return x @ (s.a.weight @ s.b.weight * 1.25)
+
+    assert of_two(tmp_path, parts, of_activations, of_weights, rand(4, 16, 32), dtype).code == 0
+    wrong = of_two(tmp_path / "wrong", parts, of_activations, scaled, rand(4, 16, 32), dtype)
+    assert wrong.code == 1
+    assert "1.25" in str(wrong)

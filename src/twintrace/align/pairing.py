@@ -291,10 +291,25 @@ class Pairing:
             if self.hands_on(0, left) or self._size(0, left) != self._size(1, right):
                 return True
             return bool(only[0] or only[1]) and not self._same_product(left, right)
-        if not only[0] or not only[1] or self._holds(0, left) or self._holds(1, right):
+        if self._holds(0, left) or self._holds(1, right):  # (ab)c beside a(bc) has a result of another size
+            return self._size(0, left) != self._size(1, right) and self._takes_others(left, right)
+        if not only[0] or not only[1]:
             return False
         same = self.gives(0, left) & self.gives(1, right)
         return bool(same) or any(map(self.classes.shared, only[0] | only[1]))
+
+    def _takes_others(self, left: int, right: int) -> bool:
+        """True if each takes what its partner does not, of values on both sides. Weights of one size are told by bits."""
+        taken: tuple[set[str | int], set[str | int]] = set(), set()
+        for which, index in ((0, left), (1, right)):
+            for slot in self.trees[which].inputs(index):
+                bits, number = self.trees[which].tensor(slot.tensor).fingerprint, self.classes.of(which, slot.tensor)
+                if bits is not None and all(bits in tree.operand_bits for tree in self.trees):
+                    taken[which].add(bits)
+                elif number >= 0:
+                    taken[which].add(number)
+        only = taken[0] - taken[1], taken[1] - taken[0]
+        return all(only) and all(isinstance(value, str) or self.classes.shared(value) for value in only[0] | only[1])
 
     def is_shuffled(self, left: int, right: int) -> bool:
         """True if tensors of one shape have alike statistics and other values in their places: two outputs of norms, in 16 bits."""

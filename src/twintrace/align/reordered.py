@@ -127,11 +127,17 @@ def _consistent(origins: tuple[_Origins, _Origins], partner: dict[int, int], one
 def _same_origin(
     origins: tuple[_Origins, _Origins], partner: dict[int, int], left: Slot, right: Slot, leaves_count: bool
 ) -> bool:
-    """Do two operands come from the same place: from calls that are a pair, or as leaves with the same values?"""
+    """Do two operands come from the same place: from calls that are a pair, or as leaves with the same values? Weights of one size
+    have alike statistics in 16 bits: where the other side has the very same bits, these alone are its partner.
+    """
     made, there = origins[0].of(left.tensor), origins[1].of(right.tensor)
     if made[0] == _UNKNOWN or there[0] == _UNKNOWN:
         tensors = origins[0].tree.tensor(left.tensor), origins[1].tree.tensor(right.tensor)
-        return leaves_count and alike(*tensors) > 0
+        if not leaves_count or made[0] != there[0]:
+            return leaves_count and alike(*tensors) > 0
+        bits = tensors[0].fingerprint, tensors[1].fingerprint
+        known = bits[0] in origins[1].bits or bits[1] in origins[0].bits
+        return bits[0] == bits[1] if known and None not in bits else alike(*tensors) > 0
     return made[1] == there[1] and partner.get(made[0]) == there[0]
 
 
@@ -301,19 +307,21 @@ def _has_no_rank_in_common(left: CallTree, right: CallTree, pair: Named) -> bool
 
 
 def _is_known_by_name_alone(origins: tuple[_Origins, _Origins], partner: dict[int, int], pair: Named) -> bool:
-    """Is it a cast or a reshape, which does nothing by itself; or a kernel of the backward pass, which has no line of its own, and
-    of which no operand comes from where its partner's does? Of a pair that the flow contradicts. A weight in common is little
-    where results have other shapes: one side has the gradients of all steps at once, the other those of each.
+    """Is it a cast or a reshape, which does nothing by itself; or a kernel of the backward pass, which has no line of its own, or a
+    function with a result of another shape, of which no operand comes from where its partner's does? Of a pair that the flow
+    contradicts. To a kernel, a weight in common is little where results have other shapes: one side has the gradients of all
+    steps at once, the other those of each.
     """
     call = origins[0].tree.calls[pair.left]
     if operation(call) in SHAPING:
         return True
-    if call.site.phase is not Phase.BACKWARD or call.site.kind is not Kind.OP:
-        return False
     trees = origins[0].tree, origins[1].tree
+    as_large = _shapes(trees[0], pair.left) == _shapes(trees[1], pair.right)
+    kernel = call.site.phase is Phase.BACKWARD and call.site.kind is Kind.OP
+    if not kernel and (as_large or call.site.phase is not Phase.FORWARD or call.site.kind is Kind.MODULE):
+        return False
     into = trees[0].inputs(pair.left), trees[1].inputs(pair.right)
-    leaves_count = _shapes(trees[0], pair.left) == _shapes(trees[1], pair.right)
-    return not any(_same_origin(origins, partner, *both, leaves_count) for both in zip(*into, strict=False))
+    return not any(_same_origin(origins, partner, *both, as_large or not kernel) for both in zip(*into, strict=False))
 
 
 def _shapes(tree: CallTree, index: int) -> list[tuple[int, ...]]:

@@ -10,6 +10,7 @@ tree.tensor(7)          what is known of tensor 7
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
 from typing import NamedTuple
 
 from ..model.pairs import Part, Side
@@ -89,6 +90,12 @@ class CallTree:
         if found is None:
             found = self._outputs[index] = tuple([slot for slot in self.slots(index) if slot.part in OUT])
         return found
+
+    @cached_property
+    def operand_bits(self) -> frozenset[str]:
+        """Fingerprints of all inputs."""
+        tensors = dict.fromkeys(slot.tensor for index in range(len(self)) for slot in self.inputs(index))
+        return frozenset(bits for tensor in tensors if (bits := self.tensor(tensor).fingerprint) is not None)
 
     def edge(self, members: Sequence[int], also: Callable[[int], bool] = lambda tensor: False) -> tuple[Slot, ...]:
         """The tensors at the edge of a region of calls: what comes into it, what leaves it, and their gradients.

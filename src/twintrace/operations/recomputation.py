@@ -209,7 +209,9 @@ class Recomputation:
             base = self.values[0](left.tensor)
         except (NotRecomputable, RuntimeError):
             return None
-        if one.shape != two.shape or one.numel() != base.numel() or one.is_complex() or not one.is_floating_point():
+        if one.shape != two.shape or one.numel() != base.numel():
+            return None
+        if not all(value.is_floating_point() for value in (one, two, base)):
             return None
         apart, size = (_finite_norm(value) for value in (one - two, base))
         return apart / size if size else None

@@ -38,7 +38,8 @@ def _linear(input: Tensor, weight: Tensor, bias: Tensor | None) -> Result:
 
 @kernel("bilinear")
 def _bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None) -> Result:
-    product = torch.einsum("...i,oij,...j->...o", input1, weight, input2)
+    # One result after the other, as the frameworks do: gradients of the inputs are added up over these, and rounded each time.
+    product = torch.cat([((input1 @ part).unsqueeze(-2) @ input2.unsqueeze(-1)).squeeze(-1) for part in weight], -1)
     return product if bias is None else product + bias
 
 
