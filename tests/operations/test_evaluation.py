@@ -263,6 +263,36 @@ def test_any_of_tied_places_is_right() -> None:
     assert audit(meaning, values_of({0: x, 1: torch.tensor([0])})).forward[1].ratio == math.inf
 
 
+def test_values_and_gradients_are_those_of_the_recorded_places() -> None:
+    x, sent = torch.tensor([[1.0, 3.0, 3.0, 2.0]]), torch.tensor([[1.0, 10.0]])
+    meaning = Meaning("topk", {"input": Operand(0), "k": 2, "dim": 1, "largest": True, "sorted": True}, {1: 0, 2: 1})
+
+    def scores(places: list[int], gradient: list[float], values: tuple[float, float] = (3.0, 3.0)) -> tuple[float, ...]:
+        tensors = {
+            0: x, 1: torch.tensor([values]), 2: torch.tensor([places]), 3: sent, 4: torch.tensor([gradient]),
+        }  # fmt: skip
+        found = audit(meaning, values_of(tensors), Gradients({1: 3}, {0: [4]}))
+        return found.forward[1].ratio, found.forward[2].ratio, found.backward[4].ratio
+
+    assert scores([1, 2], [0.0, 1.0, 10.0, 0.0]) == (0, 0, 0)
+    assert scores([2, 1], [0.0, 10.0, 1.0, 0.0]) == (0, 0, 0)
+    assert scores([2, 1], [0.0, 1.0, 10.0, 0.0])[2] > 1
+    assert scores([2, 3], [0.0, 0.0, 1.0, 10.0])[1] == math.inf
+    assert min(scores([2, 3], [0.0, 0.0, 1.0, 10.0], (3.0, 2.0))[:2]) > 1
+    assert scores([2, 2], [0.0, 0.0, 11.0, 0.0])[2] > 1
+    assert scores([2, 7], [0.0, 0.0, 1.0, 0.0])[2] > 1
+
+
+@pytest.mark.parametrize("operation", ["max_dim", "min_dim", "median_dim", "mode"])
+def test_all_operations_that_tell_places_may_tell_any_of_equal_values(operation: str) -> None:
+    x = torch.tensor([[5.0, 5.0, 5.0]])
+    meaning = Meaning(operation, {"input": Operand(0), "dim": 1, "keepdim": False}, {1: 0, 2: 1})
+
+    for place in range(3):
+        scores = audit(meaning, values_of({0: x, 1: torch.tensor([5.0]), 2: torch.tensor([place])})).forward
+        assert scores[1].ratio == scores[2].ratio == 0
+
+
 def test_either_derivative_is_right_at_a_kink() -> None:
     x = torch.tensor([-1.0, 0.0, 2.0])
     meaning = Meaning("relu", {"input": Operand(0)}, {1: 0})

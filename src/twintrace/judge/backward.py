@@ -83,6 +83,11 @@ class Gradients:
             reordered = values is not None and values.reordered
             alone = reordered or self._is_on_detour(item.pair) or self._is_a_part(item.pair)
             judged = self._each_for_itself(item) if alone else self._judge_gradient(item)
+            open_ = judged.outcome is Outcome.UNKNOWN or any(mistake.kind == "unproven" for mistake in judged.mistakes)
+            if open_ and self._follows_choice(item):
+                judged = self._each_for_itself(item)
+            if judged.outcome is Outcome.ROUNDING and item.verdict.outcome is Outcome.DIFFERENT:
+                judged.reordered = self._follows_choice(item)
             if judged.mistakes:
                 judged.sources = judged.sources | frozenset(judged.mistakes)
             elif self._meets_again(item, judged):
@@ -234,6 +239,11 @@ class Gradients:
         all_parts = all(number in own for number, own in zip((pair.left, pair.right), parts, strict=True))
         return all_parts and min(map(len, parts)) == 1 < max(map(len, parts))
 
+    def _follows_choice(self, item: TensorResult) -> bool:
+        """True if a gradient comes back from values that one side has chosen otherwise, of nearly equal ones."""
+        sent = self._parts.sent(item.pair)
+        return any(self._comes_back(which, call).reordered for which in (0, 1) for call, _ in sent[which])
+
     def _each_for_itself(self, item: TensorResult) -> Standing:
         """Gradients of values that do not belong together: each is what its own call sends back, or it is not."""
         found = []
@@ -243,7 +253,9 @@ class Gradients:
         judged = together(found)
         if judged.outcome is Outcome.ROUNDING or judged.outcome is Outcome.SAME:
             return Standing(
-                Outcome.ROUNDING, because="gradients of values on two ways to the same result", discarded=True
+                Outcome.ROUNDING,
+                because="gradients of values on two ways to the same result",
+                discarded=True,
             )
         return Standing(judged.outcome, None, judged.because or item.verdict.because, sources=judged.sources)
 

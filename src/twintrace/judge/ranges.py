@@ -37,6 +37,7 @@ from ..operations.nonfinite import (
     terms_of,
 )
 from ..operations.sides import Bound, Slice, inputs_of, name_of, outputs_of
+from ..operations.traits import traits_of
 from .state import JudgeState, not_recomputable, only_call
 
 if TYPE_CHECKING:
@@ -81,12 +82,17 @@ class RangeJudge:
         lost = [error is not None and error >= _LOST for error in errors]
         near = [error is not None and error <= _NEAR for error in errors]
         for which in (0, 1):
-            if lost[which] and near[1 - which]:
+            if lost[which] and near[1 - which] and not self._chooses(which, parts[which]):
                 call = self._loser(which, parts[which])
                 return self._mistake(
                     item, which, call, self._why(which, call), lost=(errors[0] or 0.0, errors[1] or 0.0)
                 )
         return None
+
+    def _chooses(self, which: int, part: Slice) -> bool:
+        """True if a call of a slice picks values by their size: of those that are rounded to one, any is right."""
+        meanings = [self._state.sides[which].meaning(call) for call in part.calls]
+        return any(meaning is not None and traits_of(meaning).chooses for meaning in meanings)
 
     def _error(self, which: int, part: Slice) -> float | None:
         """Relative distance of a recorded value from the exact one that its slice gives of its own values; None if not known."""

@@ -49,7 +49,7 @@ class Standing:
     detour: bool = False
     """True if each side goes its own way here, and they meet again: see `detours.py`."""
     reordered: bool = False
-    """True if the two lie in another order because calls before them may give their results in any."""
+    """True if the two differ because calls before them give results in any order, or choose among equal values."""
     unaudited: str = ""
     """Why a gradient on the way, which has no partner, could not be recomputed."""
 
@@ -264,7 +264,10 @@ def together(judged: Sequence[Standing]) -> Standing:
     """Standing of what is made of several values."""
     sources: frozenset[Mistake] = frozenset().union(*(item.sources for item in judged))
     unaudited = next((item.unaudited for item in judged if item.unaudited), "")
-    return Standing(worse(*(item.outcome for item in judged)), sources=sources, unaudited=unaudited)
+    reordered = any(item.reordered for item in judged)
+    return Standing(
+        worse(*(item.outcome for item in judged)), sources=sources, unaudited=unaudited, reordered=reordered
+    )
 
 
 def not_recomputable() -> type[Exception]:

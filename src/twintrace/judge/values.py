@@ -34,6 +34,7 @@ from .state import (
     SMALL,
     JudgeState,
     Standing,
+    is_float,
     not_recomputable,
     relative_rms,
     told,
@@ -233,14 +234,39 @@ class Values:
         return Standing(outcome, terms, because, sources=incoming.sources, detour=detour, reordered=reordered)
 
     def _is_reordered(self, item: TensorResult, left: Slice, right: Slice) -> bool:
-        """True if two values that are both right differ because a call before them may give its results in any order."""
+        """True if two values that are both right differ because a call before them may give its results in any order, or has
+        chosen otherwise between values that are equal or apart by rounding.
+        """
         if item.verdict.outcome is not Outcome.DIFFERENT:
             return False
-        meanings = [
-            self._state.sides[which].meaning(call) for which, part in enumerate((left, right)) for call in part.calls
-        ]
-        chosen = any(meaning is not None and gives_any_order(meaning) for meaning in meanings)
-        return chosen or any(judged.reordered for judged in self._state.begins_with(left, right))
+        if any(judged.reordered for judged in self._state.begins_with(left, right)):
+            return True
+        calls = [(which, call) for which, part in enumerate((left, right)) for call in part.calls]
+        meanings = [(call, self._state.sides[which].meaning(call)) for which, call in calls]
+        if any(meaning is not None and gives_any_order(meaning) for _, meaning in meanings):
+            return True
+        if self._state.incoming(left, right).outcome is Outcome.DIFFERENT:
+            return False
+        decided = not is_float(item.left.spec.dtype) and not is_float(item.right.spec.dtype)
+        choosers = [name_of(call) for call, meaning in meanings if meaning is not None and traits_of(meaning).chooses]
+        if not choosers and not decided:
+            return False
+        names = " | ".join(dict.fromkeys(choosers or [name_of(call) for call, _ in meanings]))
+        self._state.remarks.append(
+            f"{names}: rounding decides{self._decided(item) if decided else ''} between values that are equal or nearly so; "
+            "each side is right, and what follows differs by that"
+        )
+        return True
+
+    def _decided(self, item: TensorResult) -> str:
+        """How many elements of two decisions differ."""
+        try:
+            left, right = self._state.recomputation.recorded.laid_alike(
+                (item.pair.left, item.pair.right), item.pair.layout
+            )
+        except (not_recomputable(), RuntimeError):
+            return ""
+        return f" {int((left != right).sum()):,} of {left.numel():,} elements"
 
     def _is_a_step_ahead(self, pair: TensorPair, left: Slice, right: Slice) -> bool:
         """True if an operand of one side is made of the partner of the other's, within a region: a variance with its epsilon beside

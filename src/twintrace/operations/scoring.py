@@ -23,8 +23,8 @@ from .rounding import WALK, NoError, RunningError, coarse_product
 from .scores import BLOCK, Precision, Score, judge_result, precision_of
 from .simulation import Simulation, corrected, rounded_steps
 from .steps import STEPS
-from .ties import PLACES, POOLS, at_kinks, in_recorded_order, pooled_elsewhere, tied
-from .traits import accuracy_of, gives_any_order, traits_of
+from .ties import POOLS, at_kinks, in_recorded_places, pooled_elsewhere, tied
+from .traits import accuracy_of, traits_of
 from .workers import plain_attention
 
 Tensor = torch.Tensor
@@ -155,7 +155,7 @@ class _Scoring:
             computed = _step_in_blocks(meaning, self.operands, self.mode)
         else:
             computed = self._evaluate()
-        self.computed = in_recorded_order(meaning, computed, values) if gives_any_order(meaning) else computed
+        self.computed = in_recorded_places(meaning, computed, self.operands, values)
 
     def _evaluate(self) -> dict[int | str, Tensor]:
         task, mode, operands = self.task, self.mode, self.operands
@@ -184,12 +184,13 @@ class _Scoring:
             got = values(number)
             if want.is_floating_point() != got.is_floating_point():
                 got, want = got.to(torch.float64), want.to(torch.float64)
-            if not got.is_floating_point() and not want.is_floating_point() and meaning.operation in PLACES:
+            if not got.is_floating_point() and not want.is_floating_point() and self.traits.chooses:
                 scores[number] = tied(meaning, self.operands, got, want)
                 continue
             simulated = self.limit.simulated(number)
-            # Sums in 16 bits are no random walk in float32.
-            summed = self.traits.product and not self.task.operand_unit and simulated is None
+            # Sums in 16 bits, or of products that were rounded to these, are no random walk in float32.
+            in_steps = self.traits.chained and self.precision.unit > COARSE
+            summed = self.traits.product and not self.task.operand_unit and simulated is None and not in_steps
             terms = (
                 _length(want, [item for item in self.operands.values() if item.is_floating_point()]) if summed else 1.0
             )
@@ -352,7 +353,8 @@ class _Scoring:
         if meaning.operation in POOLS:
             elsewhere = pooled_elsewhere(self.operands[path].detach(), got, want, bound, own)
             return replace(score, ratio=1.0) if elsewhere else score
-        if len(candidates) == 1:
+        # Where it is recorded from where values were taken, gradients go there and nowhere else.
+        if len(candidates) == 1 and not (self.traits.chooses and 1 in meaning.results.values()):
             nearest = at_kinks(meaning, self.operands, path, seeds, want, got)
             return judge_result(got, nearest, bound, own)
         return score

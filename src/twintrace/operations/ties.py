@@ -1,7 +1,7 @@
 """Results and gradients of which several are right: any place of equal values, either derivative at a kink, any order.
 
 tied(meaning, operands, got, want)                   score of places: argmax, sort, topk
-in_recorded_order(meaning, computed, values)         the largest values, in the order in which they were recorded
+in_recorded_places(meaning, computed, operands, …)   the values that were recorded with their places, taken from those places
 at_kinks(meaning, operands, path, seeds, want, got)  the gradient nearest to the recorded one on both sides of a kink
 pooled_elsewhere(source, got, want, error, …)        True if a maximum sent its gradient to another of several equal values
 """
@@ -16,14 +16,14 @@ import torch
 from .evaluation import Values, evaluate
 from .meanings import Meaning
 from .scores import Precision, Score, exact
+from .traits import gives_any_order, traits_of
 from .workers import plain_attention
 
 Tensor = torch.Tensor
 
 POOLS = frozenset(("max_pool", "adaptive_max_pool", "amax", "amin", "max", "min"))
-PLACES = frozenset(
-    ("argmax", "argmin", "argsort", "sort", "topk", "max", "min", "max_with_places", "min_with_places", "kthvalue")
-)
+_ORDERS = frozenset(("sort", "topk"))
+"""Operations that take each place once."""
 _KINK = 1e-9
 """Relative distance from a kink (ReLU at 0, a tie of two values) at which the derivative is that of one side."""
 
@@ -35,27 +35,37 @@ def tied(meaning: Meaning, operands: Mapping[str, Tensor], got: Tensor, want: Te
     if score.ratio == 0 or source is None or got.shape != want.shape:
         return score
     if axis is None:
-        flat = source.detach().reshape(-1)
-        values = flat[got.reshape(-1).long()], flat[want.reshape(-1).long()]
-    else:
-        dim = int(axis) if isinstance(axis, int) else 0
-        places = [item if item.dim() == source.dim() else item.unsqueeze(dim) for item in (got, want)]
-        values = source.detach().gather(dim, places[0].long()), source.detach().gather(dim, places[1].long())
-    return Score(0.0) if bool((values[0] == values[1]).all()) else score
+        source, got, want = source.reshape(-1), got.reshape(-1), want.reshape(-1)
+    dim = axis if isinstance(axis, int) else 0
+    places = [(item if item.dim() == source.dim() else item.unsqueeze(dim)).long() for item in (got, want)]
+    if got.numel() and not 0 <= int(got.min()) <= int(got.max()) < (source.shape[dim] if source.dim() else 1):
+        return score
+    one, two = (source.detach().gather(dim, item) for item in places)
+    return Score(0.0) if torch.allclose(one, two, rtol=0, atol=0, equal_nan=True) else score
 
 
-def in_recorded_order(meaning: Meaning, computed: dict[int | str, Tensor], values: Values) -> dict[int | str, Tensor]:
-    """The largest values and their places, which a call gives in any order, in the order in which they were recorded."""
-    number, key = next(((number, key) for number, key in meaning.results.items() if key == 0), (None, 0))
-    if number is None:
+def in_recorded_places(
+    meaning: Meaning, computed: Mapping[int | str, Tensor], operands: Mapping[str, Tensor], values: Values
+) -> Mapping[int | str, Tensor]:
+    """Values and their places, taken from the recorded places where these are right: gradients go where the values came from."""
+    source, axis = operands.get("input"), meaning.arguments.get("dim")
+    number = next((number for number, key in meaning.results.items() if key == 1), None)
+    if not traits_of(meaning).chooses or number is None or source is None or not isinstance(axis, int):
         return computed
-    got, want, axis = values(number), computed[key].detach(), meaning.arguments["dim"]
-    if got.shape != want.shape or not want.dim() or not isinstance(axis, int):
+    places, want = values(number), computed[1]
+    if places.shape != want.shape or torch.equal(places.long(), want) or not source.dim():
         return computed
-    ranks = torch.argsort(got, dim=axis, stable=True).argsort(axis)
-    order = torch.argsort(want, dim=axis, stable=True).gather(axis, ranks)
-    with torch.enable_grad():
-        return {place: result.gather(axis, order) for place, result in computed.items()}
+    chosen = places.long() if places.dim() == source.dim() else places.long().unsqueeze(axis)
+    if int(chosen.min()) < 0 or int(chosen.max()) >= source.shape[axis]:
+        return computed
+    if meaning.operation in _ORDERS and bool((chosen.sort(axis).values.diff(dim=axis) == 0).any()):
+        return computed
+    with torch.set_grad_enabled(source.requires_grad):
+        picked = source.gather(axis, chosen).reshape(computed[0].shape)
+    pair = picked.detach(), computed[0].detach()
+    if gives_any_order(meaning):
+        pair = pair[0].sort(axis).values, pair[1].sort(axis).values
+    return {**computed, 0: picked, 1: places} if torch.allclose(*pair, rtol=0, atol=0, equal_nan=True) else computed
 
 
 def at_kinks(

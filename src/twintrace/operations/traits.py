@@ -35,6 +35,8 @@ class Traits:
     """It only moves or copies values, or makes them from its settings."""
     decides: bool = False
     """Comparison, choice or rounding, or a kink: near a tie, rounding picks the other side, of the result or of its gradient."""
+    chooses: bool = False
+    """It tells the places of values: of equal ones, any."""
     uninitialised: bool = False
     """Its result is whatever was in memory."""
     composite: bool = False
@@ -43,6 +45,8 @@ class Traits:
     """Elementary functions are in it: a polynomial or a table stands for each, not the same everywhere."""
     product: bool = False
     """A sum of products: matrix products and convolutions."""
+    chained: bool = False
+    """Products of more than two operands, one after the other: those between are rounded."""
     casts: bool = False
     """It rounds to another element type."""
     recurrent: bool = False
@@ -100,6 +104,7 @@ fmin abs copysign hardswish hardsigmoid leaky_relu prelu rrelu dropout feature_d
 masked_scatter l1_loss smooth_l1_loss huber_loss hinge_embedding_loss cosine_embedding_loss margin_ranking_loss triplet_margin_loss
 multi_margin_loss multilabel_margin_loss clip_grad_norm
 """)
+_CHOOSES = _names("argmax argmin argsort sort topk max_dim min_dim median_dim mode kthvalue cummax cummin")
 _RANDOM = _names("random gumbel_softmax")
 
 
@@ -139,6 +144,8 @@ binary_cross_entropy binary_cross_entropy_with_logits local_response_norm instan
 sgd adam nadam radam adamax adadelta rmsprop adagrad lamb
 weight_norm var_mean std_mean cdist bilinear swiglu glu quick_gelu lerp addcmul addcdiv addmm
 """)
+_CHAINED = _names("bilinear einsum multi_dot")
+"""Products of any number of operands."""
 _RECURRENT = _names("lstm gru rnn flat_lstm lstm_layer lstm_layer_backward")
 _GATED = _RECURRENT | _names("lstm_cell gru_cell rnn_cell")
 _ATTENTION = _names("scaled_dot_product_attention multi_head_attention")
@@ -200,7 +207,10 @@ def traits_of(meaning: Meaning) -> Traits:
     """Traits of an operation with these arguments: dropout that is off draws nothing."""
     name = meaning.operation.removeprefix("torch.nn.functional.").removeprefix("torch.")
     known = _traits(frozenset((meaning.operation, name)))
-    return replace(known, random=True) if _is_random(meaning, name) else known
+    if _is_random(meaning, name):
+        known = replace(known, random=True)
+    several = name in _CHAINED and sum(1 for _ in meaning.operands()) > 2
+    return replace(known, composite=True, chained=True) if several else known
 
 
 @lru_cache(maxsize=4096)
@@ -217,6 +227,7 @@ def _traits(names: frozenset[str]) -> Traits:
     return Traits(
         moves=bool(names & _MOVES),
         decides=bool(names & _DECIDES),
+        chooses=bool(names & _CHOOSES),
         uninitialised="empty" in names,
         composite=bool(names & _COMPOSITE) or any(name.startswith("torch.") for name in names),
         approximates=bool(names & _APPROXIMATES),

@@ -138,7 +138,9 @@ KERNELS["mode"] = _with_places(torch.mode)
 
 @kernel("kthvalue")
 def _kthvalue(input: Tensor, k: int, dim: int, keepdim: bool) -> Result:
-    return tuple(torch.kthvalue(input, k, dim, keepdim))
+    """Of equal values the first comes first, here and in `topk`, as in a sort: whichever way a program takes to them."""
+    found = (item.narrow(dim, k - 1, 1) for item in torch.sort(input, dim=dim, stable=True))
+    return tuple(item if keepdim else item.squeeze(dim) for item in found)
 
 
 @kernel("quantile")
@@ -201,7 +203,7 @@ def _argsort(input: Tensor, dim: int, descending: bool, stable: bool) -> Result:
 
 @kernel("topk")
 def _topk(input: Tensor, k: int, dim: int, largest: bool, sorted: bool) -> Result:
-    return tuple(torch.topk(input, k, dim, largest, sorted))
+    return tuple(item.narrow(dim, 0, k) for item in torch.sort(input, dim=dim, descending=largest, stable=True))
 
 
 @kernel("unique")
