@@ -65,6 +65,7 @@ HOMES = {
         "operations/evaluation.py",
         "operations/recomputation.py",
         "operations/pullbacks.py",
+        "operations/splits.py",
         "operations/replay.py",
         "operations/rounding/",
         "operations/scores.py",

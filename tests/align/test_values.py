@@ -1,5 +1,6 @@
 """How far two tensors are known to hold the same values, where some of their statistics are not known."""
 
+import functools
 from dataclasses import replace
 
 import numpy as np
@@ -135,6 +136,16 @@ def test_each_statistic_may_be_apart_by_rounding(which, apart, same):
     size = known.statistics.norm if which == "norm" else float(np.abs(NOISE).max())
     moved = replace(known.statistics, **{which: getattr(known.statistics, which) + apart * size})
     assert alike(known, replace(known, statistics=moved, fingerprint="two")) == (1 if same else -1)
+
+
+def test_without_bits_the_same_statistics_stand_for_them():
+    bare = functools.partial(held, fingerprint=None)
+    assert alike(bare(NOISE), bare(NOISE)) == 2
+    assert alike(bare(NOISE), held(NOISE)) == 2
+    assert alike(held(NOISE, fingerprint="other"), held(NOISE)) == 1
+    assert alike(bare(NOISE), bare(NOISE.T)) == alike(bare(NOISE), bare(NOISE * (1 + 1e-6))) == 1
+    assert alike(bare(CORNER), bare(CORNER)) == 2
+    assert alike(bare(np.ones(4)), bare(np.ones(4))) == 0
 
 
 def test_what_is_not_finite_is_counted():

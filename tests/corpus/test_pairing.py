@@ -56,6 +56,12 @@ def test_masks_that_are_filled_and_masks_that_are_added(tmp_path):
     check(list(scoring.outcomes_of(pair, tmp_path, ["f32"])))
 
 
+def test_labels_in_another_order_without_values(tmp_path):
+    """The two losses are near each other by chance; the gradients are not."""
+    [pair] = [pair for pair in draw(5, PAIRS) if pair.name == "5-orders-labels-7"]
+    check(list(scoring.outcomes_of(pair, tmp_path, ["bf16"])))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("number", CLASSES)
 def test_all_of_a_class(number):

@@ -181,7 +181,10 @@ def pair_gradients(
             partner = mapper.partner(0, gradient.tensor)
             other = by_tensor.get(partner) if partner is not None else None
             mark = bits.get(left.tensor(gradient.tensor).fingerprint)
-            take(number, other or (by_bits.get(mark) if mark else None), None, "the gradients of one argument")
+            other = other or (by_bits.get(mark) if mark else None)
+            # Kernels that belong together may send back gradients of one weight, and of several in one.
+            if other and numel(left.tensor(gradient.tensor)) == numel(right.tensor(other.gradient.tensor)):
+                take(number, other, None, "the gradients of one argument")
     take_siblings()
     for number, (gradient, turn) in enumerate(ours):
         if number not in found and gradient.slot not in names and gradient.slot not in taken:

@@ -1,6 +1,6 @@
 """Evidence that two tensors hold the same values, without opening either.
 
-    alike(left, right)    2   the same bits in the same order, of which few tensors have the like
+    alike(left, right)    2   the same bits in the same order, of which few tensors have the like; without bits, the same statistics
                           1   statistics that agree to rounding, in whatever order the elements lie
                           0   nothing can be said: no statistics, or a constant, which every second bias is
                          -1   statistics that do not agree
@@ -39,6 +39,9 @@ def alike(left: Tensor, right: Tensor) -> int:
     if one is None or two is None:
         return 0
     size = numel(left)
+    unknown = left.fingerprint is None or right.fingerprint is None
+    if unknown and one.order is not None and one.order == two.order and one == two and left.spec == right.spec:
+        return 0 if is_constant(one, size) else 2  # the sums that mind the order stand for the bits
     if left.spec.shape != right.spec.shape and size != numel(right):
         return -1
     if not close(one, two, size, tolerance(left, right), counted=not (left.is_rough or right.is_rough)):

@@ -16,7 +16,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ..model.pairs import Part, TensorPair
-from ..model.records import Call
+from ..model.records import Call, Role
 from ..model.results import Mistake, TensorResult, Terms
 from ..model.sites import Phase
 from ..model.verdicts import BADNESS, Outcome
@@ -25,7 +25,7 @@ from ..operations.traits import traits_of
 from .agreed_gradients import AgreedGradients
 from .cuts import Cuts
 from .detours import is_detour
-from .fallback import may_have_met
+from .fallback import is_near, may_have_met
 from .gradient_parts import GradientParts
 from .gradient_rounding import GradientRounding
 from .leaves import LEAF_UNITS
@@ -53,11 +53,9 @@ if TYPE_CHECKING:
 _UNAUDITED = 1 / 32
 """Relative error of gradients, at most, up to which a call on their way that could not be recomputed is taken to be right."""
 _UNSENT = "no recorded call sends this gradient back"
+_NEAR = 2.0
+"""Units within which two gradients are one, whatever way they came back."""
 _UNPROVEN = "it is made of values that differ and were not recomputed"
-_LINEAR = frozenset(("add", "sub", "neg", "sum", "mean", "cast", "masked_fill", "where"))
-"""Operations whose gradient does not depend on the values that they take."""
-
-
 Parts = Sequence[Sequence[tuple[Call, int]]]
 """`(call, gradient)` of what each side's gradient was added up of."""
 
@@ -69,8 +67,8 @@ class Gradients:
         self._state = state
         self._ranges = RangeJudge(state)
         self._parts = GradientParts(state)
-        self._rounding = GradientRounding(state)
-        self.cuts = Cuts(state, self._rounding)
+        self.rounding = GradientRounding(state)
+        self.cuts = Cuts(state, self.rounding)
         self.agreed = AgreedGradients(state)
 
     def judge(self, item: TensorResult) -> Standing:
@@ -94,7 +92,9 @@ class Gradients:
                 self._state.undone |= judged.sources
                 judged = Standing(Outcome.ROUNDING, because="the same gradient, which comes back by other ways")
             elif judged.outcome is Outcome.DIFFERENT and may_have_met(self._state, item, judged.sources):
-                judged = Standing(Outcome.UNKNOWN, None, item.verdict.because, untold=_UNPROVEN)
+                judged = Standing(Outcome.UNKNOWN, None, item.verdict.because, sources=judged.sources, untold=_UNPROVEN)
+            elif judged.outcome is Outcome.UNKNOWN and judged.sources and not is_near(item):  # nothing has met here
+                judged = Standing(Outcome.DIFFERENT, None, item.verdict.because, sources=judged.sources)
             self._state.gradients[key] = judged
             self.agreed.note(item, self._parts.values_of(item.pair), judged)
             if item.left.fingerprint and item.right.fingerprint:
@@ -103,8 +103,8 @@ class Gradients:
                 known = self._state.gradient_of[which].get(number)
                 if known is None or BADNESS[known.outcome] < BADNESS[judged.outcome]:
                     self._state.gradient_of[which][number] = judged
-                if judged.outcome is Outcome.ROUNDING and (item.verdict.error or 0.0) >= self._rounding.least:
-                    self._rounding.noise[which].add(number)
+                if judged.outcome is Outcome.ROUNDING and (item.verdict.error or 0.0) >= self.rounding.least:
+                    self.rounding.noise[which].add(number)
         return self._state.gradients[key]
 
     def parameter_by_gradient(self, which: int, gradient: int) -> int | None:
@@ -133,7 +133,7 @@ class Gradients:
         except not_recomputable():
             return None
         seen = all(
-            relative_difference(own, got.reshape(own.shape)) < self._rounding.least
+            relative_difference(own, got.reshape(own.shape)) < self.rounding.least
             for own, got in zip(recorded, found.gradients, strict=True)
         )
         return found if seen else None
@@ -143,7 +143,7 @@ class Gradients:
         if (
             judged.outcome is not Outcome.DIFFERENT
             or not judged.sources
-            or (item.verdict.error or 0.0) >= self._rounding.least
+            or (item.verdict.error or 0.0) >= self.rounding.least
         ):
             return False
         if not all(mistake.backward and mistake.kind == "gradient" for mistake in judged.sources):
@@ -160,6 +160,26 @@ class Gradients:
         if one is None or two is None or one.operation != two.operation:
             return None
         return (calls[1], one, two) if other_arguments(one, two) else None
+
+    def _come_back_alike(self, item: TensorResult, parts: Parts) -> bool:
+        """True if two gradients are near each other, or of equal calls whose results have gradients that were compared."""
+        if (item.verdict.error or 0.0) <= _NEAR * unit(item.left.spec.dtype, item.right.spec.dtype):
+            return True
+        if len(parts[0]) != len(parts[1]):
+            return False
+        for (one, _), (two, _) in zip(*parts, strict=True):
+            returned = [
+                [gradient.tensor for gradient in call.gradients if gradient.role is Role.OUTPUT] for call in (one, two)
+            ]
+            match = self._state.match_of[0].get(one.id)
+            paired = (
+                match is not None
+                and match is self._state.match_of[1].get(two.id)
+                and len(returned[0]) == len(returned[1])
+            )
+            if not paired or any(pair not in self._state.gradients for pair in zip(*returned, strict=True)):
+                return False
+        return True
 
     def _other_setting(self, item: TensorResult, found: Pullback, parts: Parts) -> tuple[str, str] | None:
         """Cause and advice: the setting of the left with which the right sends the same gradient back; None if there is none."""
@@ -325,7 +345,7 @@ class Gradients:
     def _behind_gradients(self, which: int, call: Call) -> list[Standing]:
         """Standings of the values that the gradients of a call depend on."""
         meaning = self._state.sides[which].meaning(call)
-        if meaning is not None and (traits_of(meaning).moves or meaning.operation in _LINEAR):
+        if meaning is not None and traits_of(meaning).affine:
             # Gradients go where the values came from, whatever these are: only a mask decides.
             masks = [operand.tensor for path, operand in meaning.operands() if path in ("mask", "condition")]
             return [self._state.standing(which, number) for number in masks]
@@ -387,7 +407,7 @@ class Gradients:
         summed = [self._parts.summands(which, numbers[which], values[which], parts[which]) for which in (0, 1)]
         parts = [parts[which] if summed[which] is None else summed[which] or () for which in (0, 1)]
         lone = [
-            [call for call, part in self._parts.lone(which, parts) if not self._rounding.covers(which, call, part)]
+            [call for call, part in self._parts.lone(which, parts) if not self.rounding.covers(which, call, part)]
             for which in (0, 1)
         ]
         incoming = together(
@@ -419,11 +439,12 @@ class Gradients:
         """Verdict on gradients that differ although nothing that they were made of does: something was cut off on the way."""
         if incoming.outcome is Outcome.DIFFERENT:
             return None
-        if incoming.unaudited and (item.verdict.error or 0.0) > min(self._rounding.of_many_layers, _UNAUDITED):
+        if incoming.unaudited and (item.verdict.error or 0.0) > min(self.rounding.of_many_layers, _UNAUDITED):
             return Standing(Outcome.UNKNOWN, None, item.verdict.because, untold=incoming.unaudited)
-        if not self._rounding.are_apart(item, parts):
-            # What another setting does may be no more than rounding, or on few rows: it is computed.
-            found = self._pullback(item) if self._set_differently(parts) is not None else None
+        if not self.rounding.are_apart(item, parts):
+            # What another setting does, or another way back, may be no more than what rounding explains: it is computed.
+            other = self._set_differently(parts) is not None or not self._come_back_alike(item, parts)
+            found = self._pullback(item) if other else None
             return self._other_derivative(item, found, parts) if found is not None and found.significant else None
         cut = self.cuts.cut_off(0) or self.cuts.cut_off(1)
         if cut is not None:
@@ -480,7 +501,7 @@ class Gradients:
         if measured is not None and measured.max_ulp is not None and measured.max_ulp <= LEAF_UNITS:
             return Standing(Outcome.ROUNDING)
         unseen = "module" in (self._state.sides[0].level, self._state.sides[1].level)  # functions between modules
-        if unseen and not self._rounding.is_beyond(item):
+        if unseen and not self.rounding.is_beyond(item):
             return Standing(Outcome.UNKNOWN, None, item.verdict.because, untold=_UNSENT)
         if unseen or any(
             judged.outcome is not Outcome.SAME
@@ -501,4 +522,4 @@ class Gradients:
                 what,
                 (Mistake("unproven", what, size=times_bound(item.verdict), backward=True),),
             )
-        return Standing(Outcome.UNKNOWN, None, item.verdict.because, untold=why)
+        return Standing(Outcome.UNKNOWN, None, item.verdict.because, sources=incoming.sources, untold=why)

@@ -70,10 +70,8 @@ class Detours:
 
     def _is_same_function(self, ends: TensorPair, sources: frozenset[Mistake]) -> bool:
         """True if two values are the same function of what agrees before their sources, and not with the left's weights."""
-        agreeing = [
-            {number for number in self._state.known[which] if self._state.agrees(which, number)} for which in (0, 1)
-        ]
-        bound = {number: other for number, other in self._state.bound.items() if self._state.agrees(1, number)}
+        agreeing = [{number for number in self._state.known[which] if self._belongs(which, number)} for which in (0, 1)]
+        bound = {number: other for number, other in self._state.bound.items() if self._belongs(1, number)}
         recomputation, sides = self._state.recomputation, self._state.sides
         left, right = from_same_values(
             sides,
@@ -96,6 +94,14 @@ class Detours:
         except not_recomputable():
             return False
         return True
+
+    def _belongs(self, which: int, number: int) -> bool:
+        """True if a value agrees with the one that it was compared with, and is no step of a way of its own."""
+        return self._state.agrees(which, number) and not is_detour(self._state.standing(which, number))
+
+    def meets(self, item: TensorResult) -> bool:
+        """True if two values near each other are the same function of what agrees before them."""
+        return self._is_near(item) and self._is_same_function(item.pair, frozenset())
 
     def _is_unconverted(self, mistake: Mistake) -> bool:
         """True of other weights that are so near the left's that nothing tells the two apart: no call after them undoes that."""

@@ -66,14 +66,15 @@ class Ends:
 
     def _is_taken(self, which: int, maker: Call, number: int) -> bool:
         """True if a call takes a value, and not its shape alone: the backward pass begins with ones like the loss. What a kernel
-        makes for its backward pass alone is nobody's result.
+        makes for its backward pass alone is nobody's result. Others take what a kernel writes in place, or a view of a weight, as a
+        copy made unseen: PyTorch notes both after it.
         """
         side = self._state.sides[which]
         if maker.site.kind is Kind.OP:
             workspace = side.tensor(number).spec.dtype == "u8" and traits_named(name_of(maker)).recurrent
             if workspace or number in _kept_for_backward(maker):
                 return True
-        for own in (number, *(side.copies_of(number) if writes_in_place(maker) else ())):
+        for own in (number, *(side.copies_of(number) if maker.site.kind is Kind.OP else ())):
             meanings = [side.meaning(call) for call in side.takers(own)]
             if any(
                 meaning is None or any(item.tensor == own for _, item in meaning.operands()) for meaning in meanings

@@ -155,7 +155,12 @@ class Explainer:
         if not both_half and self._is_cast_next(finer, numbers[finer], dtype):
             return None  # a norm written out in f32 in a bf16 run: kernels of bf16 compute so inside
         own_type = self._state.sides[finer].tensor(numbers[finer]).spec.dtype
-        if unit(dtype, dtype) > SINGLE and own_type == dtype and len((left, right)[1 - finer].calls) == 1:
+        if (
+            not both_half
+            and unit(dtype, dtype) > SINGLE
+            and own_type == dtype
+            and len((left, right)[1 - finer].calls) == 1
+        ):
             return None  # the same with the cast, beside one kernel
         pairs = [(self._state.bound[number].left, number) for number in right.edge if number in self._state.bound]
         before = [

@@ -32,8 +32,12 @@ _MET_UNITS = 16.0
 
 def may_have_met(state: JudgeState, item: TensorResult, sources: Collection[Mistake]) -> bool:
     """True if nothing is left here of differences that were not recomputed: another way to the same, as far as norms tell."""
-    near = (item.verdict.error or 0.0) <= _MET_UNITS * unit(item.left.spec.dtype, item.right.spec.dtype)
-    return bool(sources) and item.verdict.outcome.good and near and state.unproven.issuperset(sources)
+    return bool(sources) and item.verdict.outcome.good and is_near(item) and state.unproven.issuperset(sources)
+
+
+def is_near(item: TensorResult) -> bool:
+    """True if the statistics of two tensors differ by no more than those of the same values that were computed in two ways."""
+    return (item.verdict.error or 0.0) <= _MET_UNITS * unit(item.left.spec.dtype, item.right.spec.dtype)
 
 
 class Fallback:
@@ -53,7 +57,7 @@ class Fallback:
             return Standing(Outcome.DIFFERENT, audited.terms, mistakes[0].what, mistakes, sources=incoming.sources)
         if incoming.outcome is Outcome.DIFFERENT:
             if may_have_met(self._state, item, incoming.sources):
-                return Standing(Outcome.UNKNOWN, None, item.verdict.because, untold=why)
+                return Standing(Outcome.UNKNOWN, None, item.verdict.because, sources=incoming.sources, untold=why)
             return Standing(Outcome.DIFFERENT, None, item.verdict.because, sources=incoming.sources)
         stated, kind = self._stated(left, right)
         if stated and (kind == "meaning" or not item.verdict.outcome.good):

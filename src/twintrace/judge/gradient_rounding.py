@@ -84,8 +84,11 @@ class GradientRounding:
         """
         if times_bound(item.verdict) < FAR:
             return False
-        least = self.of_many_layers * self._largest_gradient
-        return max(_rms(item.left), _rms(item.right)) > least
+        return not self.is_noise(max(_rms(item.left), _rms(item.right)))
+
+    def is_noise(self, rms: float) -> bool:
+        """True of a gradient of this root mean square, if it is no more than the rounding of the largest one."""
+        return rms <= self.of_many_layers * self._largest_gradient
 
     @cached_property
     def _largest_gradient(self) -> float:

@@ -12,9 +12,9 @@ Asked after `unpaired.py` has looked for partners.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
-from ..model.pairs import Bearing
+from ..model.pairs import Bearing, Stray
 from ..model.records import Call
 from ..model.results import CallResult, Mistake
 from ..model.sites import Kind, Phase
@@ -25,6 +25,7 @@ from .backward import Gradients
 from .ends import Ends, writes_in_place, writes_state
 from .loss_scale import LossScale
 from .settings import other_arguments
+from .split_parameters import SplitParameters
 from .state import JudgeState, attach, is_float
 
 _NAMED = 3
@@ -40,6 +41,7 @@ class Lone:
         self._scale = scale
         self._cuts = gradients.cuts
         self._gradients = gradients
+        self._split = SplitParameters(state, gradients)
         self.differences: list[str] = []
         """Sentences on results and gradients of one side that count as differences of the run."""
         self.untold: list[str] = []
@@ -60,8 +62,7 @@ class Lone:
                     name = self._state.sides[which].parameter_name(_updated(call, number) or -1) or "a parameter"
                     by_call.setdefault(call.id, (call, []))[1].append((number, partner, name))
             for call, forgotten in by_call.values():
-                names = ", ".join(name for *_, name in forgotten[:_NAMED])
-                names += f" and {len(forgotten) - _NAMED} more" if len(forgotten) > _NAMED else ""
+                names = _listed([name for *_, name in forgotten])
                 mistake = Mistake(
                     "meaning",
                     f"only the {side}'s optimizer updates {names}",
@@ -151,20 +152,22 @@ class Lone:
 
         One of zeros is what a framework gives for a parameter without use.
         """
-        sides = (
-            ("left", "right", self._state.alignment.stray_left),
-            ("right", "left", self._state.alignment.stray_right),
-        )
-        for which, (side, other, strays) in enumerate(sides):
-            for stray in strays:
+        strays = self._state.alignment.stray_left, self._state.alignment.stray_right
+        self._split.find(results)
+        self.differences += self._split.differences
+        for which, (side, other) in enumerate((("left", "right"), ("right", "left"))):
+            open_: list[Stray] = []
+            for stray in strays[which]:
                 known = self._state.sides[which].tensor(stray.tensor).statistics
+                if stray.tensor in self._split.compared[which] or self._is_taken_alike(which, stray.tensor):
+                    continue
+                if known is not None and not known.norm:
+                    continue
                 value = self._state.sides[which].parameter(stray.slot)
                 if value is None:  # no module holds it at this level
                     value = self._gradients.parameter_by_gradient(which, stray.tensor)
-                if self._is_taken_alike(which, stray.tensor):
-                    continue
-                compared = value is None or value in self._state.known[which]
-                if not compared or (known is not None and not known.norm):
+                if self._is_open(which, stray, value):
+                    open_.append(stray)
                     continue
                 if value is not None and self._state.sides[1 - which].is_buffer(self._state.partner(which, value)):
                     self._state.remarks.append(f"{stray.slot} is a parameter on the {side} and a buffer on the {other}")
@@ -180,6 +183,24 @@ class Lone:
                 self.differences.append(
                     f"only the {side} has a gradient of {stray.slot}: is it frozen, or out of the loss, on the {other}?"
                 )
+            if open_:
+                kept = all(self._state.sides[which].tensor(stray.tensor).payload is not None for stray in open_)
+                names = _listed([stray.slot for stray in open_])
+                why = "" if kept else ": values were not kept"
+                self.untold.append(
+                    f"of the {side}, the gradient of {names} was compared with none of the {other}'s{why}"
+                )
+
+    def _is_open(self, which: int, stray: Stray, value: int | None) -> bool:
+        """True if it is not known whether the other side has a gradient too: the parameter was compared with none, or may be one of
+        those there which have no partner either.
+        """
+        if value is not None:
+            return value not in self._state.known[which]
+        rank = len(self._state.sides[which].tensor(stray.tensor).spec.shape)
+        strays = (self._state.alignment.stray_left, self._state.alignment.stray_right)[1 - which]
+        free = (other.tensor for other in strays if other.tensor not in self._split.compared[1 - which])
+        return any(len(self._state.sides[1 - which].tensor(number).spec.shape) == rank for number in free)
 
     def _is_taken_alike(self, which: int, gradient: int) -> bool:
         """True if an update takes a gradient, and was compared with one of the other side that takes the same."""
@@ -279,3 +300,8 @@ def _state_beside(call: Call, number: int) -> list[int]:
     made = outputs_of(call)
     place = next((slot for slot, item in made.items() if item == number), "").rpartition(".")[2]
     return [item for slot, item in made.items() if slot.startswith(f"state.{place}.")]
+
+
+def _listed(names: Sequence[str]) -> str:
+    """The first of several names, and how many more there are."""
+    return ", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED} more" if len(names) > _NAMED else "")

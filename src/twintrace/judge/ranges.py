@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING
 from ..model.nonfinite import Counts, ValueRange
 from ..model.records import Call
 from ..model.results import Mistake, TensorResult
-from ..model.tensors import Tensor
+from ..model.tensors import LARGEST, Tensor
 from ..operations.nonfinite import (
     Cause,
     by_position,
@@ -59,6 +59,8 @@ class RangeJudge:
 
     def __init__(self, state: JudgeState) -> None:
         self._state = state
+        self._filled: set[int] = set()
+        """Values of the right in which a mask is filled with the last number of their type instead of an infinity."""
 
     def of_value(
         self, item: TensorResult, left: Slice, right: Slice, bound: Mapping[int, Bound] | None
@@ -139,6 +141,8 @@ class RangeJudge:
 
     def _odd_elements(self, item: TensorResult, slices: Beginning | None) -> tuple[bool, bool]:
         """True of each side that has elements which are not finite, are so in the other, and were not meant to be."""
+        from ..operations.differences import HIDDEN
+
         left, right = self._state.recomputation.recorded.laid_alike((item.pair.left, item.pair.right), item.pair.layout)
         finite = left.isfinite(), right.isfinite()
         odd = ~finite[0] & finite[1], ~finite[1] & finite[0]
@@ -146,6 +150,15 @@ class RangeJudge:
             f, g = self._state.recomputation.exact(*slices, item.pair.layout)
             # A fill of -inf beside one of -1e9: the functions differ, and this was found to make no difference.
             meant = f.isinf() != g.isinf()
+            # MSAdapter fills with the last number of the type instead of -inf, which goes on from there.
+            ends = [LARGEST.get(tensor.spec.dtype, math.inf) for tensor in (item.left, item.right)]
+            filled = (left.abs() >= ends[0]) & (right.abs() >= ends[1]) & (left.sgn() == right.sgn())
+            if not self._filled.isdisjoint(slices[1].edge):
+                filled |= (left <= HIDDEN) & (right <= HIDDEN)
+            filled &= f.isinf() & (f == g)
+            if bool((filled & (left != right)).any()):
+                self._filled.add(item.pair.right)
+            meant |= filled
             odd = odd[0] & ~(left.isinf() & f.isinf() & meant), odd[1] & ~(right.isinf() & g.isinf() & meant)
         return bool(odd[0].any()), bool(odd[1].any())
 

@@ -136,7 +136,16 @@ class Recomputed:
                 for place, item in enumerate(self._state.results[number].tensors):
                     waits = not over and not self._gradients.is_computed(item)
                     if item.pair.part is part and place not in judged[number] and not waits:
-                        judged[number][place] = self._gradients.judge(item)
+                        judged[number][place] = self._computed_gradient(item) or self._gradients.judge(item)
+
+    def _computed_gradient(self, item: TensorResult) -> Standing | None:
+        """Standing of a gradient as the result of kernels that were not compared, at level op; None if it cannot be told so."""
+        left, right = self._state.sides
+        if not self._state.kernels_only or self._gradients.is_computed(item):
+            return None
+        if left.maker(item.pair.left) is None or right.maker(item.pair.right) is None:
+            return None
+        return self._values.judge_computed(replace(item, pair=replace(item.pair, part=Part.OUTPUT)))
 
     def _gradient_numbers(self) -> tuple[set[int], set[int]]:
         """Numbers of all recorded gradients, of both sides."""

@@ -73,6 +73,18 @@ class Values:
             self._state.remember(item, judged)
         return self._state.values[key]
 
+    def judge_computed(self, item: TensorResult) -> Standing | None:
+        """Standing of a pair that calls without partners have made, if these compute the same; else None: other rules decide."""
+        numbers = item.pair.left, item.pair.right
+        compared = any(self._compared(which, number) is not None for which, number in enumerate(numbers))
+        judged = None if compared else self._judge_value(item)
+        if judged is None or judged.discarded or judged.outcome not in (Outcome.SAME, Outcome.ROUNDING):
+            if not self._detours.meets(item):
+                return None
+            judged = Standing(Outcome.ROUNDING, because="the same function of what agrees before the two part")
+        self._state.remember(item, judged)
+        return judged
+
     def turned(self, result: CallResult, item: TensorResult) -> Standing | None:
         """Verdict on a result of the run that lies in another order than its partner, which was compared inside; else None."""
         pair, bound = item.pair, self._state.bound.get(item.pair.right)
@@ -259,7 +271,7 @@ class Values:
         return True
 
     def _decided(self, item: TensorResult) -> str:
-        """How many elements of two decisions differ."""
+        """Count of the elements in which two decisions differ, as text."""
         try:
             left, right = self._state.recomputation.recorded.laid_alike(
                 (item.pair.left, item.pair.right), item.pair.layout

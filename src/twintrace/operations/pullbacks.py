@@ -11,6 +11,7 @@ calls mean, and no recorded gradient of the value is in it. Calls without record
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
@@ -173,18 +174,19 @@ class _Way:
         read: Callable[[int], Tensor] = re.values[0] if self._which == 0 else re.from_left(self._bound)
         made: dict[int, Tensor] = {self._number: read(self._number).detach().clone().requires_grad_()}
 
-        def operand(_: str, number: int) -> Tensor:
+        def operand(sloped: bool, _: str, number: int) -> Tensor:
             number = side.origin(number) if number not in made else number
             if number in made:
                 return made[number]
-            if self._which == 1 and number not in self._bound:
+            if self._which == 1 and sloped and number not in self._bound:
                 self._own.add(number)
             return read(number).detach()
 
         with torch.enable_grad(), plain_attention():
             for call in self.calls:
                 meaning = self._meaning(side, call)
-                for number, value in _results(meaning, operand).items():
+                sloped = not traits_of(meaning).affine
+                for number, value in _results(meaning, functools.partial(operand, sloped)).items():
                     made.setdefault(number, value)
             results, seeds = [], []
             for number in self._reached:

@@ -188,5 +188,7 @@ def _is_sum(total: Tensor, parts: Sequence[Tensor], unit: float) -> bool:
     summed, size = torch.zeros_like(total), torch.zeros_like(total.abs())  # complex numbers have a real size
     for part in parts:
         summed, size = summed + part, size + part.abs()
-    allowed = _ADDED * unit * (len(parts) + 1) * (size + size.pow(2).mean().sqrt())
+    allowed = unit * size
+    if len(parts) > 1:
+        allowed = _ADDED * unit * (len(parts) + 1) * (size + size.pow(2).mean().sqrt())
     return bool(((summed - total).abs() <= allowed + 1e-300).all())

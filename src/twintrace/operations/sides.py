@@ -9,7 +9,7 @@ No tensor is opened.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ..model.pairs import Layout
@@ -70,10 +70,10 @@ class Side:
     _of_output: dict[int, list[tuple[Call, int]]] = field(default_factory=dict)
     _by_modules: dict[int, tuple[Call, int]] = field(default_factory=dict)
     _parameters: dict[str, int] = field(default_factory=dict)
-    _leaves: dict[tuple[str | None, Spec], list[int]] = field(default_factory=dict)
+    _leaves: dict[tuple[Hashable, Spec], list[int]] = field(default_factory=dict)
     _copied: dict[int, list[int]] | None = None
     _origins: dict[int, int] = field(default_factory=dict)
-    _by_bits: dict[tuple[str, Spec], list[int]] = field(default_factory=dict)
+    _by_bits: dict[tuple[Hashable, Spec], list[int]] = field(default_factory=dict)
     _forward: tuple[dict[int, list[Call]], Sequence[int]] | None = None
     _dependents: dict[int, frozenset[int]] = field(default_factory=dict)
 
@@ -123,15 +123,22 @@ class Side:
 
     def _made_alike(self, number: int) -> Sequence[int]:
         """Tensors with the bits of one that calls made, in the order in which they were seen."""
-        tensor = self.tensor(number)
-        if tensor.fingerprint is None:
+        bits = self._bits(number)
+        if bits is None:
             return ()
         if not self._by_bits:
             for other in sorted(self._makers):
-                bits = self.tensor(other).fingerprint
-                if bits is not None and any(map(self.is_leaf, self._makers[other])):
-                    self._by_bits.setdefault((bits, self.tensor(other).spec), []).append(other)
-        return self._by_bits.get((tensor.fingerprint, tensor.spec), ())
+                known = self._bits(other)
+                if known is not None and any(map(self.is_leaf, self._makers[other])):
+                    self._by_bits.setdefault((known, self.tensor(other).spec), []).append(other)
+        return self._by_bits.get((bits, self.tensor(number).spec), ())
+
+    def _bits(self, number: int) -> Hashable | None:
+        """The fingerprint of a tensor; where none was recorded, its statistics with the sums that mind the order."""
+        tensor = self.tensor(number)
+        if tensor.fingerprint is not None or tensor.statistics is None or tensor.statistics.order is None:
+            return tensor.fingerprint
+        return tensor.statistics, tensor.statistics.order
 
     def originals(self, number: int) -> Sequence[int]:
         """Tensors that one which came about unseen may be a copy of: a cast to its own type leaves several with the same bits."""
@@ -364,13 +371,13 @@ class Side:
 
     def _handed_on(self, number: int) -> list[int]:
         """Results with the bits of their operand, of calls that took part in no backward pass."""
-        bits = self.tensor(number).fingerprint
+        bits = self._bits(number)
         return [
             output
-            for call in (self._takers.get(number, ()) if bits else ())
+            for call in (self._takers.get(number, ()) if bits is not None else ())
             if not call.gradients
             for output in outputs_of(call).values()
-            if output > number and self.tensor(output).fingerprint == bits
+            if output > number and self._bits(output) == bits
         ]
 
     def copies_of(self, number: int) -> Sequence[int]:
@@ -384,14 +391,14 @@ class Side:
 
     def other_contributions(self, number: int) -> Sequence[tuple[Call, int]]:
         """The same of other numbers of a leaf: a weight that is tied, or wrapped anew for each use, has the same bits."""
-        tensor = self.tensor(number)
-        if tensor.fingerprint is None or self._maker(number) is not None:
+        bits = self._bits(number)
+        if bits is None or self._maker(number) is not None:
             return ()
         if not self._leaves:
             for other in self._sent_back:
                 if self._maker(other) is None:
-                    self._leaves.setdefault((self.tensor(other).fingerprint, self.tensor(other).spec), []).append(other)
-        same = self._leaves.get((tensor.fingerprint, tensor.spec), ())
+                    self._leaves.setdefault((self._bits(other), self.tensor(other).spec), []).append(other)
+        same = self._leaves.get((bits, self.tensor(number).spec), ())
         return [item for other in same if other != number for item in self._sent_back[other]]
 
     def leaves_of(self, shape: Sequence[int]) -> list[int]:

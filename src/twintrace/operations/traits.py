@@ -33,6 +33,8 @@ class Traits:
     """It draws random numbers."""
     moves: bool = False
     """It only moves or copies values, or makes them from its settings."""
+    affine: bool = False
+    """Its gradient does not depend on the values that it takes, but for masks."""
     decides: bool = False
     """Comparison, choice or rounding, or a kink: near a tie, rounding picks the other side, of the result or of its gradient."""
     chooses: bool = False
@@ -104,6 +106,7 @@ fmin abs copysign hardswish hardsigmoid leaky_relu prelu rrelu dropout feature_d
 masked_scatter l1_loss smooth_l1_loss huber_loss hinge_embedding_loss cosine_embedding_loss margin_ranking_loss triplet_margin_loss
 multi_margin_loss multilabel_margin_loss clip_grad_norm
 """)
+_AFFINE = _names("add sub neg sum mean cast masked_fill where")
 _CHOOSES = _names("argmax argmin argsort sort topk max_dim min_dim median_dim mode kthvalue cummax cummin")
 _RANDOM = _names("random gumbel_softmax")
 
@@ -226,6 +229,7 @@ def traits_named(name: str) -> Traits:
 def _traits(names: frozenset[str]) -> Traits:
     return Traits(
         moves=bool(names & _MOVES),
+        affine=bool(names & (_MOVES | _AFFINE)),
         decides=bool(names & _DECIDES),
         chooses=bool(names & _CHOOSES),
         uninitialised="empty" in names,
