@@ -105,3 +105,46 @@ def test_a_mask_that_is_built_in_vmap_beside_one_of_numbers(tmp_path: Path, ahea
     found = compared(tmp_path, run)
     assert found.code == ahead, tt.verdict(found)
     assert not ahead or only_mistake(found).why.startswith("only the right adds 1 (torch.Tensor.add); without it")
+
+
+# --- rows that may see nothing: fused attention gives zeros, a softmax over one fill value the mean of all ------------------
+
+SEEN = torch.ones(2, 1, TOKENS, TOKENS, dtype=torch.bool).tril()
+SEEN[1, :, 6:] = False
+
+
+def fused_rows(net: Any, x: torch.Tensor) -> torch.Tensor:
+    q, k, v = (part(x).view(2, TOKENS, HEADS, WIDTH).transpose(1, 2) for part in (net.q, net.k, net.v))
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=SEEN)
+
+
+def written_rows(net: Any, x: torch.Tensor, cleared: bool) -> torch.Tensor:
+    q, k, v = (part(x).view(2, TOKENS, HEADS, WIDTH).transpose(1, 2) for part in (net.q, net.k, net.v))
+    mask = torch.zeros(SEEN.shape, dtype=x.dtype).masked_fill(~SEEN, torch.finfo(x.dtype).min)
+    weights = (q @ k.mT / WIDTH**0.5 + mask).softmax(-1)
+    return (weights.masked_fill(~SEEN.any(-1, keepdim=True), 0) if cleared else weights) @ v
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=["f32", "bf16", "f16"])
+@pytest.mark.parametrize("cleared", [False, True])
+@pytest.mark.parametrize("trained", [False, True])
+def test_rows_that_see_nothing(tmp_path: Path, trained: bool, cleared: bool, dtype: torch.dtype) -> None:
+    """Scores vanish beside the fill value: what is left of them is no rounding of the rows."""
+
+    def run(side: int, record: Callable[..., Any]) -> None:
+        parts = {name: nn.Linear(HEADS * WIDTH, HEADS * WIDTH) for name in "qkvo"}
+
+        def forward(net: Any, x: torch.Tensor) -> torch.Tensor:
+            mixed = written_rows(net, x, cleared) if side else fused_rows(net, x)
+            return net.o(mixed.transpose(1, 2).reshape(2, TOKENS, HEADS * WIDTH))
+
+        net = Net(forward, **parts).to(dtype)
+        with record(net):
+            out = net(rand(2, TOKENS, HEADS * WIDTH).to(dtype)).float()
+            if trained:
+                out.square().mean().backward()
+
+    result = compared(tmp_path, run)
+
+    assert result.code == (0 if cleared else 1)
+    assert cleared or "scaled_dot_product_attention" in str(result)

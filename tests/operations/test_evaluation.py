@@ -21,7 +21,7 @@ from twintrace.operations.recorded_gradients import Gradients  # noqa: E402
 from twintrace.operations.scores import judge_result, precision_of  # noqa: E402
 
 pytestmark = pytest.mark.needs_torch
-NAMES = {torch.float32: "f32", torch.bfloat16: "bf16", torch.float16: "f16", torch.int64: "i64"}
+NAMES = {torch.float32: "f32", torch.bfloat16: "bf16", torch.float16: "f16", torch.int64: "i64", torch.bool: "b8"}
 FLOATS = pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
 
 
@@ -291,6 +291,17 @@ def test_all_operations_that_tell_places_may_tell_any_of_equal_values(operation:
     for place in range(3):
         scores = audit(meaning, values_of({0: x, 1: torch.tensor([5.0]), 2: torch.tensor([place])})).forward
         assert scores[1].ratio == scores[2].ratio == 0
+
+
+@pytest.mark.parametrize(("one", "two"), [(0.0, -5.0), (1, 0), (True, False), (0.0, torch.tensor(2.0))])
+def test_a_condition_may_choose_between_numbers(one: object, two: object) -> None:
+    condition = torch.tensor([True, False, True])
+    tensors = {0: condition, 1: torch.where(condition, one, two)}  # type: ignore[call-overload]
+    if isinstance(two, torch.Tensor):
+        tensors[2], two = two, Operand(2)
+    meaning = Meaning("where", {"condition": Operand(0), "input": one, "other": two}, {1: 0})
+
+    assert audit(meaning, values_of(tensors)).forward[1].ratio == 0
 
 
 def test_either_derivative_is_right_at_a_kink() -> None:

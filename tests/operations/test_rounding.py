@@ -202,6 +202,17 @@ def test_errors_follow_views_and_writes_in_place() -> None:
     assert bool((errors.of(y)[2] > errors.of(part)[:, 1].min() * 0).all())  # type: ignore[index]
 
 
+def test_what_vanishes_in_a_sum_has_no_rounding_there() -> None:
+    """Nor is there any in the sum: it is the other number."""
+    a, b = torch.tensor([0.5, 0.5, 0.5], dtype=torch.float64), torch.tensor([-1e30, -1e9, 2.0], dtype=torch.float64)
+    with RunningError(2**-24, 2**-24) as mode:
+        mode.add(a, torch.full_like(a, 1e-3))
+        for total in (a + b, b + a):
+            bound = mode.of(total)
+            assert bound is not None
+            assert bound.tolist() == pytest.approx([0.0, 1e-3 + 1e9 * 2**-24, 1e-3 + 2.5 * 2**-24])
+
+
 def test_a_product_with_a_power_of_two_is_exact() -> None:
     x = rand(8, 8).double()
 

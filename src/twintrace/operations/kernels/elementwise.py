@@ -134,9 +134,8 @@ def _clamp(input: Tensor, min: Any, max: Any) -> Result:
 
 @kernel("where")
 def _where(condition: Tensor, input: Any, other: Any) -> Result:
-    like = condition if not isinstance(input, Tensor) and not isinstance(other, Tensor) else None
-    one = matching(input, other if isinstance(other, Tensor) else like or condition.double())
-    two = matching(other, input if isinstance(input, Tensor) else like or condition.double())
+    like = next((item for item in (input, other) if isinstance(item, Tensor)), condition.double())
+    one, two = matching(input, like), matching(other, like)
     return torch.where(condition.bool(), one, two)
 
 

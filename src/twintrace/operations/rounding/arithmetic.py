@@ -21,6 +21,9 @@ from .registry import (
 if TYPE_CHECKING:
     from .modes import RunningError
 
+_VANISHING = 2.0**-54
+"""Relative size below which a number changes nothing in a sum in float64."""
+
 
 @rule_for("add", "sub", "rsub")
 def _add(mode: RunningError, y: Tensor, a: Any, b: Any, alpha: Any = 1) -> Error:
@@ -30,7 +33,26 @@ def _add(mode: RunningError, y: Tensor, a: Any, b: Any, alpha: Any = 1) -> Error
     if scale != 1 and isinstance(b, Tensor):
         # The product is rounded before it is added, where there is no fused instruction.
         own = own + mode.rounded(scale * b, 1.0 + _is_rounded(alpha))
-    return own if errors is None else own.add_(errors)
+    total = own if errors is None else own.add_(errors)
+    if (
+        scale == 1
+        and isinstance(a, Tensor)
+        and isinstance(b, Tensor)
+        and float(total.max() if total.numel() else 0.0) >= 1.0
+    ):
+        for value, other in ((a, b), (b, a)):
+            total = torch.where(_vanishes(mode, value, other), _expanded(error_of(mode, other), total), total)
+    return total
+
+
+def _vanishes(mode: RunningError, value: Tensor, other: Tensor) -> Tensor:
+    """Elements that change nothing in a sum, in float64 and so in any type: scores beside the fill value of a mask."""
+    error, size = error_of(mode, value), value.abs()
+    return (size if error is None else size + error) < _VANISHING * other.abs()
+
+
+def _expanded(error: Error, like: Tensor) -> Tensor:
+    return torch.zeros_like(like) if error is None else error.expand_as(like)
 
 
 @rule_for("mul")
