@@ -82,3 +82,34 @@ def test_a_table_that_is_cast_before_it_is_used_is_named(tmp_path: Path, base: f
     if found.code:
         why = only_mistake(found).why
         assert "the two start from different" in tt.verdict(found), why
+
+
+@pytest.mark.parametrize("cut", ["nothing", "weight", "value"])
+def test_gate_and_up_in_one_weight(tmp_path: Path, cut: str) -> None:
+    """The gradients of two weights beside that of one which holds both."""
+    ms = pytest.importorskip("mindspore")
+    layers = {name: nn.Linear(16, 16) for name in ("gate", "up", "down")}
+    given = [ms.Tensor(torch.cat([layers[name].weight for name in ("gate", "up")]).detach().numpy())]
+    given += [ms.Tensor(torch.cat([layers[name].bias for name in ("gate", "up")]).detach().numpy())]
+    both = ms.nn.Dense(16, 32, *given)
+    down = ms.nn.Dense(
+        16, 16, *(ms.Tensor(part.detach().numpy()) for part in (layers["down"].weight, layers["down"].bias))
+    )
+
+    def stopped(value: Any, here: str) -> Any:
+        return ms.ops.stop_gradient(value) if cut == here else value
+
+    def right(net: Any, x: Any) -> Any:
+        weight = ms.ops.cat([net.both.weight[:16], stopped(net.both.weight[16:], "weight")])
+        gate, up = ms.ops.split(ms.ops.matmul(x, weight.T) + net.both.bias, 16, -1)
+        return net.down(ms.ops.silu(gate) * stopped(up, "value"))
+
+    left = Net(lambda net, x: net.down(F.silu(net.gate(x)) * net.up(x)), **layers)
+    found = compared(tmp_path, left, cell(right, both=both, down=down), rand(2, 8, 16), backward=True)
+
+    assert found.code == (0 if cut == "nothing" else 1)
+    told = {
+        "value": "only the right calls mindspore.ops.StopGradient",
+        "weight": "the gradients of up.weight | both.weight",
+    }
+    assert told.get(cut, "") in str(found)

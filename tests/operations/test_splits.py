@@ -49,6 +49,16 @@ def test_equal_rows_are_taken_once_each() -> None:
     assert list(split.parts) == [0]
 
 
+def test_rows_that_training_has_moved_are_the_nearest() -> None:
+    whole = rows(6, 8)
+    moved = whole + 0.01 * rows(8, 8)[:6]
+    split = split_of(whole, [moved[[0, 2]], whole[[1, 3]], moved[4:]])
+    assert split is not None
+    assert [part.places for part in split.parts.values()] == [(0, 2), (1, 3), (4, 5)]
+    assert split_of(whole, [whole[:3] + 0.3 * rows(8, 8)[:3]]) is None
+    assert split_of(whole, [moved[[0, 0]]]) is None
+
+
 def test_rows_that_are_told_by_more_than_their_first_elements() -> None:
     whole = rows(2, 100)
     other = whole.clone()

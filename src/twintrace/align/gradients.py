@@ -150,7 +150,10 @@ def pair_gradients(
     free = set(map(id, theirs))
 
     def take(number: int, other: _Turn | None, layout: Layout | None, because: str) -> None:
-        if other is not None and id(other) in free:
+        if other is None or id(other) not in free:
+            return
+        # One side may have in one what the other has in several: a gradient of other size is none of the same parameter.
+        if numel(left.tensor(ours[number].gradient.tensor)) == numel(right.tensor(other.gradient.tensor)):
             free.discard(id(other))
             found[number] = other, layout, because
 
@@ -165,9 +168,7 @@ def pair_gradients(
             owner = gradient.slot.rpartition(".")[0]
             if number not in found and gradient.slot not in names and owner in owners:
                 wanted = owners[owner], _meaning(gradient.slot)[1]
-                sibling = by_meaning.get((wanted, turn))
-                if sibling and numel(left.tensor(gradient.tensor)) == numel(right.tensor(sibling.gradient.tensor)):
-                    take(number, sibling, None, "other parameters of their owners belong together")
+                take(number, by_meaning.get((wanted, turn)), None, "other parameters of their owners belong together")
 
     for number, (gradient, turn) in enumerate(ours):
         if gradient.slot in names:
@@ -181,16 +182,11 @@ def pair_gradients(
             partner = mapper.partner(0, gradient.tensor)
             other = by_tensor.get(partner) if partner is not None else None
             mark = bits.get(left.tensor(gradient.tensor).fingerprint)
-            other = other or (by_bits.get(mark) if mark else None)
-            # Kernels that belong together may send back gradients of one weight, and of several in one.
-            if other and numel(left.tensor(gradient.tensor)) == numel(right.tensor(other.gradient.tensor)):
-                take(number, other, None, "the gradients of one argument")
+            take(number, other or (by_bits.get(mark) if mark else None), None, "the gradients of one argument")
     take_siblings()
     for number, (gradient, turn) in enumerate(ours):
         if number not in found and gradient.slot not in names and gradient.slot not in taken:
-            namesake = by_name.get((gradient.slot, turn))
-            if namesake and numel(left.tensor(gradient.tensor)) == numel(right.tensor(namesake.gradient.tensor)):
-                take(number, namesake, None, "")
+            take(number, by_name.get((gradient.slot, turn)), None, "")
     named = _parameters(left), _parameters(right)
 
     def parameter(which: int, item: _Turn) -> tuple[int, Tensor] | None:

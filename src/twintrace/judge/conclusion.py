@@ -25,6 +25,7 @@ from .explanations import Explainer
 from .lone import Lone
 from .loss_scale import LossScale
 from .settings import other_arguments
+from .split_parameters import SplitParameters
 from .state import JudgeState, Standing, attach, name_of_pair
 from .unpaired import Unpaired
 
@@ -59,7 +60,8 @@ class Conclusion:
         self._ends = ends
         self._scale = LossScale(state)
         self._unpaired = Unpaired(state, explainer, ends, self._scale)
-        self._lone = Lone(state, ends, self._scale, gradients)
+        self._split = SplitParameters(state, gradients)
+        self._lone = Lone(state, ends, self._scale, gradients, self._split)
 
     def conclude(self, results: list[CallResult], judged: Mapping[int, Mapping[int, Standing]]) -> Judgement:
         """The results, with the mistakes that reach a result of the run marked as effective."""
@@ -72,7 +74,9 @@ class Conclusion:
         self._unseen_state(results)
         self._unpaired.find_extended(results)
         self._unpaired.match()
-        self._unpaired.match_parts()
+        if self._scale.factor is None:
+            self._split.find(results)
+        self._unpaired.match_parts(self._split.noise)
         for which in (0, 1):
             own = (number for number, call in self._ends.of[which].items() if self._scale.keeps(call))
             self._ends.told[which].update(own)

@@ -25,8 +25,22 @@ class Cuts:
     def cut_off(self, which: int) -> tuple[Mistake, Call] | None:
         """The call that stops the gradients of one side, where the other sends them on."""
         call = self._cut(which)
-        if call is None:
-            return None
+        return None if call is None else self._told(which, call)
+
+    def lone(self, which: int) -> tuple[Mistake, Call] | None:
+        """The same of a call that stops the gradient of a value which was compared with none: for gradients that differ."""
+        side = self._state.sides[which]
+        for call in side.calls:
+            meaning = side.meaning(call) if side.is_leaf(call) and call.id not in self._state.match_of[which] else None
+            if (
+                meaning is not None
+                and meaning.operation == "detach"
+                and any(map(side.leads_to_gradients, meaning.results))
+            ):
+                return self._told(which, call)
+        return None
+
+    def _told(self, which: int, call: Call) -> tuple[Mistake, Call]:
         side = ("left", "right")[which]
         what = f"the {side} cuts the gradient: {name_of(call)}"
         why = f"only the {side} calls {name_of(call)}: no gradient goes back beyond it"

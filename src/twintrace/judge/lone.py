@@ -35,13 +35,15 @@ _NAMED = 3
 class Lone:
     """Tells of what one side alone has."""
 
-    def __init__(self, state: JudgeState, ends: Ends, scale: LossScale, gradients: Gradients) -> None:
+    def __init__(
+        self, state: JudgeState, ends: Ends, scale: LossScale, gradients: Gradients, split: SplitParameters
+    ) -> None:
         self._state = state
         self._ends = ends
         self._scale = scale
         self._cuts = gradients.cuts
         self._gradients = gradients
-        self._split = SplitParameters(state, gradients)
+        self._split = split
         self.differences: list[str] = []
         """Sentences on results and gradients of one side that count as differences of the run."""
         self.untold: list[str] = []
@@ -153,7 +155,6 @@ class Lone:
         One of zeros is what a framework gives for a parameter without use.
         """
         strays = self._state.alignment.stray_left, self._state.alignment.stray_right
-        self._split.find(results)
         self.differences += self._split.differences
         for which, (side, other) in enumerate((("left", "right"), ("right", "left"))):
             open_: list[Stray] = []

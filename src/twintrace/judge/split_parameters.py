@@ -3,6 +3,7 @@
     split = SplitParameters(state, gradients)
     split.find(results)          compares each part with its rows of the whole
     split.compared[0]            gradients of the left that need no partner any more
+    split.noise[0]               those of them that are rounding alone, and apart
     split.differences            a sentence for each part whose gradient is another one
 
 The weights show which rows of the whole a part has; where these were not recorded, gradients that agree do.
@@ -10,6 +11,7 @@ The weights show which rows of the whole a part has; where these were not record
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -34,6 +36,8 @@ class SplitParameters:
         self._rounding = gradients.rounding
         self.compared: tuple[set[int], set[int]] = set(), set()
         """Gradients that were compared, of each side."""
+        self.noise: tuple[set[int], set[int]] = set(), set()
+        """Those of them that are apart, and rounding of what cancelled."""
         self.differences: list[str] = []
 
     def find(self, results: list[CallResult]) -> None:
@@ -114,8 +118,10 @@ class SplitParameters:
             own, part = split.of(place, total), others[place]
             gradient = split.as_laid(place, values[1 - which](part.tensor)).reshape(own.shape)
             self.compared[1 - which].add(part.tensor)
-            apart = 0.0 if self._is_noise(1 - which, part, own, gradient) else _distance(own, gradient)
-            if apart > self._rounding.least and not self._cut(results):
+            apart = _distance(own, gradient)
+            if apart > self._rounding.least and self._is_noise(1 - which, part, own, gradient):
+                self.noise[1 - which].add(part.tensor)
+            elif apart > self._rounding.least and not self._cut(results):
                 names = (whole.slot, part.slot) if which == 0 else (part.slot, whole.slot)
                 self.differences.append(
                     f"the gradients of {names[0]} | {names[1]} differ in what they have in common: relative error {apart:.1e}"
@@ -138,8 +144,9 @@ class SplitParameters:
 
     def _cut(self, results: list[CallResult]) -> bool:
         """True if a call of one side cuts a gradient, which is the cause then, in `results`."""
-        for which in (0, 1):
-            cut = self._gradients.cuts.cut_off(which)
+        cuts = self._gradients.cuts
+        for find, which in itertools.product((cuts.cut_off, cuts.lone), (0, 1)):
+            cut = find(which)
             if cut is not None:
                 mistake, call = cut
                 if all(mistake.why != other.why for other in self._state.always):

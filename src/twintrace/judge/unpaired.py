@@ -10,6 +10,7 @@ What has found its partner is told (`Ends.told`); the rest is for `lone.py`.
 from __future__ import annotations
 
 import math
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -19,7 +20,7 @@ from ..model.results import CallResult, Mistake
 from ..model.sites import Phase
 from ..model.verdicts import Outcome
 from ..operations.beginnings import from_same_values
-from ..operations.sides import Slice
+from ..operations.sides import Slice, inputs_of, outputs_of
 from .ends import Ends, writes_state
 from .explanations import Explainer
 from .loss_scale import LossScale
@@ -137,24 +138,32 @@ class Unpaired:
                 return other
         return None
 
-    def match_parts(self) -> None:
+    def match_parts(self, noise: Sequence[Collection[int]] = ((), ())) -> None:
         """Finds new values of a weight that are parts of the other side's: queries, keys and values in one. Optimizers work on each
-        element alone: if the two steps have the same settings, parts that are near each other are the same.
+        element alone: if the two steps have the same settings, parts that are near each other are the same; and those of which the
+        gradients are `noise`, of which some optimizers make full steps.
         """
         lone = [
             {number: call for number, call in self._ends.unpaired(which).items() if call.site.phase is Phase.UPDATE}
             for which in (0, 1)
         ]
-        parts: dict[tuple[int, int], dict[int, int]] = {}
+        parts: dict[tuple[int, int], dict[int, tuple[bool, float, int]]] = {}
         for left, one in lone[0].items():
             for right, two in lone[1].items():
                 distance, place = self._state.recomputation.recorded.nearest_block(left, right)
-                if distance > _PART or not self._same_steps(one, two):
+                slots = _slot(one, left), _slot(two, right)
+                gradients = _gradient(one, slots[0]), _gradient(two, slots[1])
+                of_noise = gradients[0] in noise[0] or gradients[1] in noise[1]
+                if place < 0 or (distance > _PART and not of_noise) or not self._same_steps(one, two):
                     continue
                 sizes = self._size(0, left), self._size(1, right)
                 which = 0 if sizes[0] > sizes[1] else 1  # the side that has them in one
-                parts.setdefault((which, (left, right)[which]), {})[place] = (left, right)[1 - which]
-        for (which, whole), by_place in parts.items():
+                # Zeros are near every state of noise: that of the same name comes first, then the nearest.
+                found = slots[0].rpartition(".")[2] != slots[1].rpartition(".")[2], distance, (left, right)[1 - which]
+                known = parts.setdefault((which, (left, right)[which]), {})
+                known[place] = min(found, known.get(place, found))
+        for (which, whole), candidates in parts.items():
+            by_place = {place: part for place, (_, _, part) in candidates.items()}
             if sum(self._size(1 - which, part) for part in by_place.values()) != self._size(which, whole):
                 continue  # a part of it is like none of the other side's
             self._ends.told[which].add(whole)
@@ -176,6 +185,15 @@ class Unpaired:
             return False
         first = [of_one_parameter(item, next(iter(item.results), -1)) for item in (one, two)]
         return not different_arguments(*first)
+
+
+def _slot(update: Call, number: int) -> str:
+    return next((slot for slot, made in outputs_of(update).items() if made == number), "")
+
+
+def _gradient(update: Call, slot: str) -> int | None:
+    """The gradient that an update makes a new value by; None if it is not known."""
+    return inputs_of(update).get(f"kw.gradients.{slot.rpartition('parameters.')[2]}")
 
 
 def _with_partner(which: int, part: Slice, partner: int) -> tuple[Slice, Slice]:

@@ -7,7 +7,7 @@ split.as_laid(0, gradient)        the gradient of a part as it lies in the whole
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -16,6 +16,10 @@ Tensor = torch.Tensor
 
 _TOLD = 32
 """Elements by which a row is known."""
+_NEAR = 0.1
+"""Relative distance of two rows of weights, at most, that were one before some steps in 16 bits."""
+_AT_ONCE = 256
+"""Rows that are looked for at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,38 +53,72 @@ class Split:
 
 
 def split_of(whole: Tensor, others: Sequence[Tensor]) -> Split | None:
-    """Rows of `whole` that smaller tensors have, each row in one of them."""
+    """Rows of `whole` that smaller tensors have, each row in one of them: with the same bits, or near as after some steps."""
     for axis in range(whole.ndim):
-        places: dict[bytes, list[int]] = {}
-        for place, row in enumerate(_rows(whole, axis)):
-            places.setdefault(row, []).append(place)
-        if len(places) < 2:
+        rows = _Rows(_told(whole, axis))
+        if len(rows.places) < 2:
             continue  # rows of a constant tell nothing
-        found = {
-            number: rows
-            for number, other in enumerate(others)
-            if other.numel() < whole.numel() and (rows := _taken(other, whole, axis, places)) is not None
-        }
+        found: dict[int, Rows] = {}
+        for find in (rows.equal, rows.nearest):  # none is taken as near that has the bits of another
+            for number, other in enumerate(others):
+                taken = _taken(other, whole, axis, find) if number not in found else None
+                if taken is not None:
+                    found[number] = taken
         if found:
-            return Split(axis, found)
+            return Split(axis, dict(sorted(found.items())))
     return None
 
 
-def _taken(part: Tensor, whole: Tensor, axis: int, places: dict[bytes, list[int]]) -> Rows | None:
+class _Rows:
+    """Rows of a whole, each of which is taken once."""
+
+    def __init__(self, told: Tensor) -> None:
+        self._told = told
+        self._free = set(range(len(told)))
+        self.places: dict[bytes, list[int]] = {}
+        for place, row in enumerate(told.numpy()):
+            self.places.setdefault(row.tobytes(), []).append(place)
+
+    def equal(self, told: Tensor) -> tuple[int, ...] | None:
+        """Places of rows with the same bits; None if there are too few."""
+        free = {key: [place for place in places if place in self._free] for key, places in self.places.items()}
+        found = [own.pop(0) for row in told.numpy() if (own := free.get(row.tobytes()))]
+        return self._take(found, len(told))
+
+    def nearest(self, told: Tensor) -> tuple[int, ...] | None:
+        """Places of the rows that are nearest, if each is near."""
+        if told.shape[1] < 2:
+            return None
+        found: list[int] = []
+        for part in told.split(_AT_ONCE):
+            distances, places = torch.cdist(part, self._told).min(1)
+            if bool((distances > _NEAR * part.norm(dim=1)).any()):
+                return None
+            found += places.tolist()
+        return self._take(found, len(told))
+
+    def _take(self, found: Sequence[int], size: int) -> tuple[int, ...] | None:
+        if not size or len(found) != size or len(set(found)) != size or not self._free.issuperset(found):
+            return None
+        self._free.difference_update(found)
+        return tuple(found)
+
+
+def _taken(part: Tensor, whole: Tensor, axis: int, find: Callable[[Tensor], tuple[int, ...] | None]) -> Rows | None:
     """Rows of one part, which are no other's afterwards."""
     for turned in (False, True) if part.ndim == 2 else (False,):
         laid = part.T if turned else part
         other = [number for number in range(laid.ndim) if number != axis]
-        if laid.ndim != whole.ndim or any(laid.shape[number] != whole.shape[number] for number in other):
+        if laid.ndim != whole.ndim or part.numel() >= whole.numel():
             continue
-        rows = _rows(laid, axis)
-        if rows and all(len(places.get(row, ())) >= rows.count(row) for row in set(rows)):
-            return Rows(tuple(places[row].pop(0) for row in rows), turned)
+        if all(laid.shape[number] == whole.shape[number] for number in other):
+            places = find(_told(laid, axis))
+            if places is not None:
+                return Rows(places, turned)
     return None
 
 
-def _rows(tensor: Tensor, axis: int) -> list[bytes]:
-    """Bytes of some elements of each row."""
+def _told(tensor: Tensor, axis: int) -> Tensor:
+    """Some elements of each row."""
     rows = tensor.detach().movedim(axis, 0).reshape(tensor.shape[axis], -1)
-    step = max(rows.shape[1] // _TOLD, 1)
-    return [row.tobytes() for row in rows[:, ::step].double().contiguous().numpy()]
+    return rows[:, :: max(rows.shape[1] // _TOLD, 1)].double().contiguous()
