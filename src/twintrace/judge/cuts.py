@@ -9,10 +9,16 @@ from __future__ import annotations
 from ..model.pairs import Layout
 from ..model.records import Call
 from ..model.results import CallResult, Mistake
-from ..operations.sides import name_of
+from ..operations.sides import inputs_of, name_of
 from .detours import is_detour
 from .gradient_rounding import GradientRounding
+from .rounding import unit
 from .state import JudgeState, attach, only_call
+
+_UNITS = 4.0
+"""Units by which two gradients may differ that are one, but for rounding."""
+_LONGEST = 64
+"""Values between a cut and those whose gradients both sides have, at most."""
 
 
 class Cuts:
@@ -81,14 +87,37 @@ class Cuts:
             value = self._state.sides[which].origin(value)
             partner = self._state.partner(which, value)
             here, there = self._state.sides[which].gradient(value), self._state.sides[1 - which].gradient(partner)
-            if there is None or (here is not None and not self._differ(which, here, there)):
+            if there is None or (here is not None and not self._differ(which, here, there, self._rounding.least)):
+                continue
+            if here is None and self._cancels(which, value):
                 continue
             self._state.always.add(cut[0])
             attach(results, cut[1], which, cut[0])
 
-    def _differ(self, which: int, here: int, there: int) -> bool:
-        """True if two gradients of the same value differ by more than many layers' rounding."""
+    def _cancels(self, which: int, value: int) -> bool:
+        """True if gradients of what a value is made of are equal but for rounding, although one side sends none back through it,
+        as through the largest score that a softmax takes off.
+        """
+        side, other = self._state.sides[which], self._state.sides[1 - which]
+        waiting, seen, compared = [value], {value}, False
+        while waiting:
+            maker = side.maker(waiting.pop())
+            if maker is None or len(seen) > _LONGEST:
+                return False
+            for number in inputs_of(maker).values():
+                partner = self._state.partner(which, number)
+                here, there = side.gradient(number), other.gradient(partner)
+                if here is not None and there is not None:
+                    compared = True
+                    types = side.tensor(here).spec.dtype, other.tensor(there).spec.dtype
+                    if self._differ(which, here, there, _UNITS * unit(*types)):
+                        return False
+                elif number not in seen:
+                    seen.add(number)
+                    waiting.append(number)
+        return compared
+
+    def _differ(self, which: int, here: int, there: int, least: float) -> bool:
+        """True if two gradients of the same value differ by so much, relative to the larger."""
         left, right = (here, there) if which == 0 else (there, here)
-        return (
-            self._state.recomputation.recorded.apart((left, right), Layout(), [[left], [right]]) >= self._rounding.least
-        )
+        return self._state.recomputation.recorded.apart((left, right), Layout(), [[left], [right]]) >= least
