@@ -22,7 +22,7 @@ from twintrace.judge.cuts import Cuts  # noqa: E402
 from twintrace.judge.gradient_rounding import GradientRounding  # noqa: E402
 from twintrace.judge.state import Standing  # noqa: E402
 from twintrace.model.records import Call, Gradient, Role  # noqa: E402
-from twintrace.model.results import Mistake  # noqa: E402
+from twintrace.model.results import Comparison, Mistake  # noqa: E402
 from twintrace.model.sites import Kind, Site  # noqa: E402
 from twintrace.model.values import TensorRef  # noqa: E402
 from twintrace.model.verdicts import Outcome  # noqa: E402
@@ -201,6 +201,47 @@ def test_gradients_that_are_noise_are_not_accused(tmp_path: Path) -> None:
 
     assert any((item.verdict.error or 0.0) > 0.1 for item in found)
     assert result.code == 0
+
+
+Change = Callable[[torch.Tensor], torch.Tensor]
+
+
+def attention_over_alike_positions(tmp_path: Path, spread: float, change: Change) -> Comparison:
+    """Attention with softmax, and written out; the right's keys are changed."""
+
+    def run(side: int, record: Callable[..., Any]) -> None:
+        def forward(net: Any, x: torch.Tensor) -> torch.Tensor:
+            q, k, v = (part(x).view(8, 16, 2, 8).transpose(1, 2) for part in (net.q, net.k, net.v))
+            if not side:
+                weights = torch.softmax(torch.matmul(q, k.transpose(-1, -2)) / 8**0.5, -1)
+            else:
+                scores = torch.matmul(q / 8**0.5, change(k).transpose(-1, -2))
+                weights = torch.exp(scores - scores.amax(-1, keepdim=True).detach())
+                weights = weights / weights.sum(-1, keepdim=True)
+            return net.o(torch.matmul(weights, v).transpose(1, 2).reshape(8, 16, 16))
+
+        net = Net(forward, **{name: nn.Linear(16, 16) for name in "qkvo"})
+        x = rand(1, 1, 16) + spread * rand(8, 16, 16, seed=2)
+        with record(net):
+            result = net(x.requires_grad_())
+            (result * rand(*result.shape, seed=5)).sum().backward()
+
+    return compared(tmp_path, run)
+
+
+@pytest.mark.parametrize("spread", [1e-5, 1e-4, 5e-4, 1e-3, 2e-3, 1e-2])
+def test_rounding_of_terms_that_cancel_is_carried_to_what_is_made_of_it(tmp_path: Path, spread: float) -> None:
+    """Gradients of keys are 1e-4 of them apart, and that of their bias, the sum, as far as it is large."""
+    result = attention_over_alike_positions(tmp_path, spread, lambda k: k)
+
+    assert result.code == 0
+
+
+@pytest.mark.parametrize("spread", [1e-3, 1e-2])
+def test_a_mistake_beside_terms_that_cancel_is_told(tmp_path: Path, spread: float) -> None:
+    result = attention_over_alike_positions(tmp_path, spread, lambda k: k * 0.9 + (k * 0.1).detach())
+
+    assert result.code == 1
 
 
 class Damaged(TorchDispatchMode):

@@ -96,6 +96,8 @@ class Gradients:
             elif judged.outcome is Outcome.UNKNOWN and judged.sources and not is_near(item):  # nothing has met here
                 judged = Standing(Outcome.DIFFERENT, None, item.verdict.because, sources=judged.sources)
             self._state.gradients[key] = judged
+            if judged.outcome is Outcome.ROUNDING and not judged.discarded and not judged.reordered:
+                self.rounding.settle(item)
             self.agreed.note(item, self._parts.values_of(item.pair), judged)
             if item.left.fingerprint and item.right.fingerprint:
                 self._state.gradient_by_bits[item.left.fingerprint, item.right.fingerprint] = judged

@@ -3,14 +3,20 @@
     rounding.least                   relative distance beyond which two gradients are no longer one that was rounded in many layers
     rounding.are_apart(item, parts)  two gradients differ by more than the rounding of what each was added up of
     rounding.covers(0, call, part)   all that a call sent back is rounding: terms that cancel
+    rounding.settle(item)            takes note of two gradients that are right, however far apart
 
-The bound of a call's own vector-Jacobian product comes from its audit; what came back to it with rounding is carried along.
+The bound of a call's own vector-Jacobian product comes from its audit. What came back to it with rounding is carried along: of two
+gradients that were compared, their difference itself, which the call may make as large as what is left of terms that cancel:
+
+    gradient of k       1e-2 of it apart, which rounding explains   ─▶  summed over all positions, where nearly nothing is left
+    gradient of k.bias  as far apart as it is large
 """
 
 from __future__ import annotations
 
+import contextlib
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 
 from ..model.records import Call
@@ -18,11 +24,14 @@ from ..model.results import TensorResult
 from ..model.tensors import Tensor
 from ..model.verdicts import Outcome
 from .fallback import FAR
+from .gradient_parts import GradientParts
 from .rounding import unit
-from .state import SHARES, SINGLE, JudgeState, times_bound
+from .state import SHARES, SINGLE, JudgeState, not_recomputable, times_bound
 
 _NOISE = 64.0
 """Units of the element type by which gradients may differ after many layers, relative to their norm."""
+_CARRIED = 2.0
+"""Multiple of what the differences that came back become in a call: it is exact but for the rounding of the call itself."""
 
 
 class GradientRounding:
@@ -33,6 +42,13 @@ class GradientRounding:
         self.noise: tuple[set[int], set[int]] = (set(), set())
         """Gradients that are apart and right on both sides: rounding of what cancelled."""
         self._relative_noises: dict[tuple[int, int], float] = {}
+        self._parts = GradientParts(state)
+        self._settled: dict[tuple[int, int], tuple[int, TensorResult]] = {}
+        """Pairs of gradients that are right and not equal, and their places in the order of verdicts, by the side and the number of
+        either.
+        """
+        self._shares: dict[tuple[int, int], float] = {}
+        self._sent_back: dict[tuple[int, int], dict[int, float]] = {}
 
     @property
     def least(self) -> float:
@@ -70,13 +86,18 @@ class GradientRounding:
                 )
                 >= least
             )
-        limit = sum(self._allowed(which, call, part) for which, own in enumerate(parts) for call, part in own)
         distance, size = self._state.recomputation.recorded.distance(numbers, item.pair.layout)
-        return distance >= max(SHARES * size, _NOISE * limit) > 0
+        return distance >= max(SHARES * size, self._explained(parts)) > 0
+
+    def settle(self, item: TensorResult) -> None:
+        """Takes note of a pair of gradients that is right: its difference is carried along."""
+        for which, number in enumerate((item.pair.left, item.pair.right)):
+            self._settled.setdefault((which, number), (len(self._settled), item))
 
     def covers(self, which: int, call: Call, part: int) -> bool:
         """True if all of a part is rounding of terms that cancel: the gradient of a mean that is subtracted."""
-        return self._state.recomputation.recorded.rms(which, part) <= self._allowed(which, call, part)
+        allowed = self._allowed(which, call, part) + self._carried(which, call, part)
+        return self._state.recomputation.recorded.rms(which, part) <= allowed
 
     def is_beyond(self, item: TensorResult) -> bool:
         """True if gradients differ by more than functions that were not recorded may make of rounding: far beyond the bound, and
@@ -112,9 +133,77 @@ class GradientRounding:
             return math.inf
         received = [gradient.tensor for gradient in call.gradients if gradient.role == "output"]
         noise = min((self._relative_noise(which, item) for item in received), default=0.0)
+        if noise == math.inf and self._carried(which, call, number):
+            noise = 0.0  # what that noise becomes here is known
         if noise in (0.0, math.inf):
             return score.limit + noise
         return score.limit + noise * self._state.recomputation.recorded.rms(which, number)
+
+    def _explained(self, parts: Sequence[Sequence[tuple[Call, int]]]) -> float:
+        """Root mean square of the difference that rounding explains of two gradients which were sent back like this."""
+        sent = [(which, call, part) for which, own in enumerate(parts) for call, part in own]
+        own = sum(self._allowed(*each) for each in sent)
+        return _NOISE * own + _CARRIED * sum(self._carried(*each) for each in sent)
+
+    def _carried(self, which: int, call: Call, number: int) -> float:
+        """Root mean square of what the differences that came back to a call become in a gradient that it sends back, as far as
+        rounding explains them where they arose.
+        """
+        key = which, call.id
+        if key not in self._sent_back:
+            self._sent_back[key] = {}
+            came = [gradient.tensor for gradient in call.gradients if gradient.role == "output"]
+            self._find_shares((which, item) for item in came)
+            received = {}
+            for gradient in came:
+                share = self._shares.get((which, gradient), 0.0)
+                if not share:
+                    continue
+                _, item = self._settled[which, gradient]
+                recorded = self._state.recomputation.recorded
+                both = recorded.differences((item.pair.left, item.pair.right), item.pair.layout)
+                if both is not None:
+                    received[gradient] = share * both[which]
+            if received:
+                from ..operations.pullbacks import sent_back_of
+
+                with contextlib.suppress(not_recomputable()):
+                    self._sent_back[key] = sent_back_of(self._state.recomputation, which, call, received)
+        return self._sent_back[key].get(number, 0.0)
+
+    def _find_shares(self, gradients: Iterable[tuple[int, int]]) -> None:
+        """Finds the share of their differences that rounding explains, of gradients and of those that they were made of. No
+        recursion: the chain of calls may be as long as the run. Each was judged after what it is made of.
+        """
+        waiting = [key for key in gradients if key in self._settled and key not in self._shares]
+        found: dict[int, tuple[int, int]] = {}
+        while waiting:
+            key = waiting.pop()
+            place, item = self._settled[key]
+            if place in found:
+                continue
+            found[place] = key
+            made_of = (
+                (which, gradient.tensor)
+                for which, sent in enumerate(self._parts.sent(item.pair))
+                for call, _ in sent
+                for gradient in call.gradients
+                if gradient.role == "output"
+            )
+            waiting += [other for other in made_of if other in self._settled and other not in self._shares]
+        for place in sorted(found):
+            self._shares[found[place]] = self._share(self._settled[found[place]][1])
+
+    def _share(self, item: TensorResult) -> float:
+        """Share of the difference of two gradients that rounding explains: a mistake that is smaller than is seen at once may hide
+        in the rest.
+        """
+        parts = self._parts.sent(item.pair)
+        numbers = item.pair.left, item.pair.right
+        distance, size = self._state.recomputation.recorded.distance(numbers, item.pair.layout)
+        if not any(parts) or distance <= self.of_many_layers * size:
+            return 1.0
+        return min(1.0, self._explained(parts) / distance)
 
     def _relative_noise(self, which: int, number: int) -> float:
         """The same of a gradient that came back, over its size; nothing of one that was compared and is not apart."""
@@ -130,7 +219,7 @@ class GradientRounding:
             sent = [item for value in values for item in self._state.sides[which].contributions(value)]
             sent = sent or [(call, number) for call, _ in self._state.senders[which].get(number, ())]
             size = self._state.recomputation.recorded.rms(which, number)
-            parts = [self._allowed(which, call, part) for call, part in sent]
+            parts = [self._allowed(which, call, part) + self._carried(which, call, part) for call, part in sent]
             known = [part for part in parts if part < math.inf]
             self._relative_noises[key] = math.inf if parts and not known else sum(known) / size if size else 0.0
         return self._relative_noises[key]

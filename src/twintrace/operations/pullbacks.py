@@ -1,6 +1,7 @@
 """Gradients of one value, recomputed on both sides from the gradients of what is made of it.
 
     difference_of_gradients(recomputation, (17, 21), bound, ends)      Pullback(relative=6.4e-01, …)
+    sent_back_of(recomputation, 0, call, {30: difference})              root mean square of what a difference becomes, by gradient
 
     value ─▶ calls ─▶ ends          values whose gradients were compared, and agree
     gradient ◀─ vector-Jacobian product of the calls ◀─ the left's gradients of the ends, on both sides
@@ -12,6 +13,7 @@ calls mean, and no recorded gradient of the value is in it. Calls without record
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
@@ -24,6 +26,7 @@ from .differences import laid_back, laid_out, relative_difference
 from .evaluation import SINGLE, NotRecomputable, evaluate
 from .meanings import Meaning
 from .recomputation import Recomputation
+from .recorded_gradients import gradients_of
 from .sides import Bound, Side, name_of, outputs_of
 from .traits import traits_of
 from .workers import plain_attention
@@ -92,6 +95,48 @@ def difference_of_gradients(
         if rest <= limit:
             return replace(found, cut=(which, cut), uncut=rest)
     return found
+
+
+def sent_back_of(
+    recomputation: Recomputation, which: int, call: Call, received: Mapping[int, Tensor]
+) -> dict[int, float]:
+    """Root mean squares of what a call sends back of other gradients of its results, by the numbers of the recorded gradients of
+    its operands: what differences in the gradients of its results become. `received` has them by the numbers of those recorded;
+    results without one send nothing back. Raises NotRecomputable.
+    """
+    side, values = recomputation.sides[which], recomputation.values[which]
+    meaning = side.meaning(call)
+    if meaning is None or traits_of(meaning).random:
+        raise NotRecomputable(f"{name_of(call)} cannot be recomputed")
+    gradients, operands, numbers = gradients_of(side, call), dict[str, Tensor](), dict[str, int]()
+    for path, operand in meaning.operands():
+        tensor = values(operand.tensor).detach()
+        wanted = operand.tensor in gradients.inputs and (tensor.is_floating_point() or tensor.is_complex())
+        operands[path], numbers[path] = tensor.clone().requires_grad_() if wanted else tensor, operand.tensor
+    with torch.enable_grad(), plain_attention():
+        made = _results(meaning, lambda path, _: operands[path])
+        seeds = {
+            result: made[result]
+            for result, gradient in gradients.outputs.items()
+            if gradient in received and result in made and made[result].requires_grad
+        }
+        leaves = {path: tensor for path, tensor in operands.items() if tensor.requires_grad}
+        if not seeds or not leaves:
+            return {}
+        given = [received[gradients.outputs[result]].reshape(value.shape) for result, value in seeds.items()]
+        try:
+            found = torch.autograd.grad(list(seeds.values()), list(leaves.values()), given, allow_unused=True)
+        except RuntimeError as error:
+            raise NotRecomputable(str(error).splitlines()[0][:120]) from None
+    sums: dict[int, Tensor] = {}
+    for path, gradient in zip(leaves, found, strict=True):
+        if gradient is not None:
+            sums[numbers[path]] = sums[numbers[path]] + gradient if numbers[path] in sums else gradient
+    return {
+        gradient: float(total.norm()) / math.sqrt(max(total.numel(), 1))
+        for value, total in sums.items()
+        for gradient in gradients.inputs[value]
+    }
 
 
 class _Way:

@@ -17,7 +17,7 @@ import torch
 
 from ..model.pairs import Layout
 from ..model.tensors import UNITS
-from .differences import laid_out
+from .differences import laid_back, laid_out
 from .evaluation import SINGLE, NotRecomputable, Values
 from .leaves import Trend, blocks, relation, shares_rows, trend
 from .sides import Side
@@ -74,6 +74,15 @@ class Recorded:
             return 0.0, 0.0
         many = math.sqrt(max(one.numel(), 1))
         return float((one - two).norm()) / many, max(float(one.norm()), float(two.norm())) / many
+
+    def differences(self, gradients: tuple[int, int], layout: Layout) -> tuple[Tensor, Tensor] | None:
+        """Difference of two gradients as it lies on the left and on the right; None where values were not kept."""
+        try:
+            one, two = self.laid_alike(gradients, layout)
+            apart = one - two
+            return apart, laid_back(apart, layout, self._values[1](gradients[1]).shape)
+        except _UNKNOWN:
+            return None
 
     def apart(self, gradients: tuple[int, int], layout: Layout, parts: Sequence[Sequence[int]]) -> float:
         """Distance of two gradients, relative to the parts that each was added up of: these may cancel."""
