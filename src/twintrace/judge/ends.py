@@ -70,10 +70,14 @@ class Ends:
         copy made unseen: PyTorch notes both after it.
         """
         side = self._state.sides[which]
-        if maker.site.kind is Kind.OP:
-            workspace = side.tensor(number).spec.dtype == "u8" and traits_named(name_of(maker)).recurrent
-            if workspace or number in _kept_for_backward(maker):
-                return True
+        if number in _kept_for_backward(maker):
+            return True
+        if (
+            maker.site.kind is Kind.OP
+            and side.tensor(number).spec.dtype == "u8"
+            and traits_named(name_of(maker)).recurrent
+        ):
+            return True
         for own in (number, *(side.copies_of(number) if maker.site.kind is Kind.OP else ())):
             meanings = [side.meaning(call) for call in side.takers(own)]
             if any(
