@@ -72,6 +72,7 @@ HOMES = {
         "operations/scoring.py",
         "operations/ties.py",
         "operations/simulation.py",
+        "operations/transforms.py",
         "operations/workers.py",
     ),
     "triton": ("frameworks/torch/",),

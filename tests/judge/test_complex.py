@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -90,3 +91,62 @@ def test_a_rotation_in_real_numbers_agrees_with_a_complex_one(tmp_path: Path, tu
 
     ways = (rotated, OPERATIONS["mul"])
     assert filtered(tmp_path, ways[::-1] if turned else ways).code == 0
+
+
+def transformed(tmp_path: Path, operations: tuple[Operation, Operation]) -> Comparison:
+    """Two networks that mix tokens by Fourier transforms."""
+
+    def run(side: int, record: Callable[..., Any]) -> None:
+        def forward(net: Any, x: Any) -> Any:
+            hidden = net.a(x)
+            mixed = operations[side](torch, hidden)
+            return net.b(nn.functional.layer_norm(hidden + mixed, (14,)))
+
+        net = Net(forward, a=nn.Linear(14, 14), b=nn.Linear(14, 3))
+        with record(net):
+            net(rand(2, 9, 14)).square().mean().backward()
+
+    return compared(tmp_path, run)
+
+
+def by_numpy(_: Any, x: Any) -> Any:
+    """No gradient comes back through it, and no call of it is recorded."""
+    return torch.from_numpy(np.fft.fftn(x.detach().numpy(), axes=(1, 2)).real.astype(np.float32))
+
+
+TRANSFORMS: dict[str, tuple[Operation, Operation]] = {
+    "axis by axis": (
+        lambda t, x: t.fft.fftn(x, dim=(1, 2)).real,
+        lambda t, x: t.fft.fft(t.fft.fft(x, dim=1), dim=2).real,
+    ),
+    "of real numbers": (
+        lambda t, x: t.fft.irfft(t.fft.rfft(x, dim=1) * 2, n=9, dim=1),
+        lambda t, x: t.fft.ifft(t.fft.fft(x, dim=1) * 2, dim=1).real,
+    ),
+    "normalised": (
+        lambda t, x: t.fft.ifft2(x, norm="ortho").abs(),
+        lambda t, x: t.fft.ifftn(x, dim=(-2, -1), norm="ortho").abs(),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", TRANSFORMS)
+def test_transforms_agree_in_both_passes(tmp_path: Path, name: str) -> None:
+    result = transformed(tmp_path, TRANSFORMS[name])
+
+    assert result.code == 0
+    assert not result.mistakes
+
+
+OTHER_TRANSFORMS: dict[str, Operation] = {
+    "norm": lambda t, x: t.fft.fftn(x, dim=(1, 2), norm="ortho").real,
+    "axes": lambda t, x: t.fft.fftn(x, dim=(0, 2)).real,
+    "part": lambda t, x: t.fft.fftn(x, dim=(1, 2)).imag,
+    "cut": by_numpy,
+    "partly cut": lambda t, x: t.fft.fftn(x * 0.9 + (x * 0.1).detach(), dim=(1, 2)).real,
+}
+
+
+@pytest.mark.parametrize("name", OTHER_TRANSFORMS)
+def test_another_transform_is_told(tmp_path: Path, name: str) -> None:
+    assert transformed(tmp_path, (TRANSFORMS["axis by axis"][0], OTHER_TRANSFORMS[name])).code == 1

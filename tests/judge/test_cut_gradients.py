@@ -439,3 +439,56 @@ def test_a_mistake_in_a_backward_pass_of_its_own_is_told_at_the_call_that_made_i
     told = verdict(found)
     assert "step 0, backward" in told
     assert "factor: 2.0 | 3.0" in told
+
+
+def attention(tmp_path: Path, scores: Change, weight: Change = lambda w: w) -> Comparison:
+    """Attention whose input wants a gradient; the right changes its scores, or the weight of its keys."""
+
+    def run(side: int, record: Callable[..., Any]) -> None:
+        def forward(net: Any, x: torch.Tensor) -> torch.Tensor:
+            keys = nn.functional.linear(x, weight(net.k.weight) if side else net.k.weight)
+            found = net.q(x) @ keys.transpose(-1, -2) / 8**0.5
+            return net.o(((scores(found) if side else found).softmax(-1)) @ net.v(x))
+
+        net = Net(forward, **{name: nn.Linear(8, 8) for name in "qkvo"})
+        with record(net):
+            result = net(rand(2, 5, 8).requires_grad_())
+            (result * rand(*result.shape, seed=5)).sum().backward()
+
+    return compared(tmp_path, run)
+
+
+def test_a_cut_is_told_once(tmp_path: Path) -> None:
+    """The input of the network has a gradient, too, and lacks what comes by way of the scores."""
+    result = attention(tmp_path, lambda found: found.detach() * 1.0)
+
+    assert result.code == 1
+    assert len(result.mistakes) == 1
+    assert blamed(result) == ([], ["torch.Tensor.detach"])
+    assert "Without effect" not in str(result)
+    assert "Could not be told" not in str(result)
+
+
+def test_a_gradient_of_data_counts(tmp_path: Path) -> None:
+    """All parameters are frozen: what the run is for is the gradient of its input."""
+
+    def run(side: int, record: Callable[..., Any]) -> None:
+        net = Net(lambda net, x: net.a(x) * (x * 0.5 + (x * 0.5).detach() if side else x), a=nn.Linear(8, 8))
+        net.requires_grad_(False)
+        with record(net):
+            net(rand(4, 8).requires_grad_()).square().sum().backward()
+
+    result = compared(tmp_path, run)
+
+    assert result.code == 1
+    assert "Without effect" not in str(result)
+
+
+@pytest.mark.parametrize("share", [0.5, 1.0])
+def test_a_gradient_far_beyond_rounding_differs_whatever_sent_it_back(tmp_path: Path, share: float) -> None:
+    """Half of a weight is cut out of the graph: its gradient is half as large, and all before it agrees."""
+    result = attention(tmp_path, lambda found: found, lambda w: w * share + (w * (1 - share)).detach())
+
+    assert result.code == int(share < 1)
+    if share < 1:
+        assert "k.weight differs far beyond rounding" in verdict(result)

@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from ..model.pairs import Part, TensorPair
@@ -36,6 +37,7 @@ from .state import (
     UNSEEN,
     JudgeState,
     Standing,
+    is_float,
     name_of_pair,
     not_recomputable,
     only_call,
@@ -55,6 +57,9 @@ _UNAUDITED = 1 / 32
 _UNSENT = "no recorded call sends this gradient back"
 _NEAR = 2.0
 """Units within which two gradients are one, whatever way they came back."""
+_PLAIN = 1e5
+_TENTH = 0.1
+"""Times what rounding explains, and relative error, from which on a gradient differs, whatever could not be recomputed."""
 _UNPROVEN = "it is made of values that differ and were not recomputed"
 Parts = Sequence[Sequence[tuple[Call, int]]]
 """`(call, gradient)` of what each side's gradient was added up of."""
@@ -81,6 +86,8 @@ class Gradients:
             reordered = values is not None and values.reordered
             alone = reordered or self._is_on_detour(item.pair) or self._is_a_part(item.pair)
             judged = self._each_for_itself(item) if alone else self._judge_gradient(item)
+            if judged.outcome is Outcome.UNKNOWN and not alone and not judged.sources and self._is_plainly_other(item):
+                judged = self._plainly_other(item)
             open_ = judged.outcome is Outcome.UNKNOWN or any(mistake.kind == "unproven" for mistake in judged.mistakes)
             if open_ and self._follows_choice(item):
                 judged = self._each_for_itself(item)
@@ -409,7 +416,7 @@ class Gradients:
         summed = [self._parts.summands(which, numbers[which], values[which], parts[which]) for which in (0, 1)]
         parts = [parts[which] if summed[which] is None else summed[which] or () for which in (0, 1)]
         lone = [
-            [call for call, part in self._parts.lone(which, parts) if not self.rounding.covers(which, call, part)]
+            [call for call, part in self._parts.lone(which, parts) if not self.rounding.covers(which, call, part, item)]
             for which in (0, 1)
         ]
         incoming = together(
@@ -458,6 +465,42 @@ class Gradients:
             return self._untold_gradient(item, incoming, "the two are added up of what other calls sent back")
         why = f"{name_of_pair(item.pair)} differs, and none of the recorded calls that sent it back explains it"
         return Standing(Outcome.UNKNOWN, None, item.verdict.because, untold=why)
+
+    def _is_plainly_other(self, item: TensorResult) -> bool:
+        """True if two gradients are far apart beyond all doubt, where all that they are gradients and made of agrees, as far as
+        norms tell: then it arises here, whatever could not be recomputed.
+        """
+        pair, verdict = item.pair, item.verdict
+        left, right = self._parts.values_of(pair)
+        bound = self._state.bound.get(right) if right is not None else None
+        whole = pair.part in (Part.OUTPUT_GRADIENT, Part.PARAMETER_GRADIENT)
+        named = bound is None and pair.part is Part.PARAMETER_GRADIENT  # taken by nothing that was compared
+        belong = named or (bound is not None and bound.left == left)
+        if not whole or not belong or verdict.outcome is not Outcome.DIFFERENT:
+            return False
+        real = all(is_float(tensor.spec.dtype) for tensor in (item.left, item.right))
+        far = times_bound(verdict) >= _PLAIN and _TENTH <= (verdict.error or 0.0) < math.inf
+        if not real or not far or not self.rounding.is_beyond(item):
+            return False
+        came = {
+            (which, gradient.tensor)
+            for which, sent in enumerate(self._parts.sent(pair))
+            for call, _ in sent
+            for gradient in call.gradients
+            if gradient.role == "output"
+        }
+        compared, apart = self._state.by_norms
+        return not came.isdisjoint(compared) and came.isdisjoint(apart) and not self._goes_back_again
+
+    @cached_property
+    def _goes_back_again(self) -> bool:
+        """True if a step has several backward passes on a side: a gradient may be of one of them, or of all."""
+        return any(gradient.count for side in self._state.sides for call in side.calls for gradient in call.gradients)
+
+    def _plainly_other(self, item: TensorResult) -> Standing:
+        what = f"{name_of_pair(item.pair)} differs far beyond rounding, and all that it is made of agrees: {item.verdict.because}"
+        mistake = Mistake("unproven", what, size=times_bound(item.verdict), backward=True)
+        return Standing(Outcome.DIFFERENT, None, what, (mistake,))
 
     def _lone_gradient(self, item: TensorResult, which: int, call: Call) -> Standing:
         side, other = (("left", "right"), ("right", "left"))[which]

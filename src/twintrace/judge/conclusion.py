@@ -9,7 +9,7 @@ loss_scale.py    a factor on all gradients that is taken off again
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ..model.pairs import Match, Part
@@ -31,6 +31,14 @@ from .unpaired import Unpaired
 
 _RETURNED = 1e-5
 """Relative difference of Python numbers that a run returns, beyond which they are not one number rounded twice in float32."""
+
+
+def _is_of_gradient(mistake: Mistake) -> bool:
+    return mistake.backward and mistake.kind == "gradient" and bool(mistake.left or mistake.right)
+
+
+def _blamed(mistake: Mistake) -> tuple[str, list[int], list[int]]:
+    return mistake.why, [call.id for call in mistake.left], [call.id for call in mistake.right]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +78,6 @@ class Conclusion:
         for which, call, mistake in state.between:
             attach(results, call, which, mistake)
         reached, untold = self._at_the_ends(results, judged)
-        untold += self._open_gradients(results, reached)
         self._unseen_state(results)
         self._unpaired.find_extended(results)
         self._unpaired.match()
@@ -87,6 +94,8 @@ class Conclusion:
         self._cuts.look_for(results)
         lone.find_calls()
         reached |= state.always
+        same = self._told_twice(results)
+        untold += self._open_gradients(results, reached | same)
         reached |= small_effects(state, results, reached, self._ends.of[1])
         reached |= effects_of_kernels(state, results, reached, self._ends.of)
         # Other weights always count: the next input may show them.
@@ -96,12 +105,13 @@ class Conclusion:
         reached = reached - idle or reached  # something must explain what differs at the end
         finished = []
         for result in results:
-            made = tuple(replace(mistake, effective=mistake in reached) for mistake in result.mistakes)
+            told = (mistake for mistake in result.mistakes if mistake not in same)
+            made = tuple(replace(mistake, effective=mistake in reached) for mistake in told)
             returned = _returned(result.match) if not made else ""
             if returned:
                 made = (Mistake("meaning", returned, "the two return something else that is no tensor"),)
                 reached.add(made[0])
-            finished.append(replace(result, mistakes=made) if made else result)
+            finished.append(replace(result, mistakes=made) if made or result.mistakes else result)
         return Judgement(
             self._scale.explain(finished),
             tuple(dict.fromkeys(untold + lone.untold)),
@@ -123,6 +133,11 @@ class Conclusion:
         for number, result in enumerate(results):
             for place, item in enumerate(result.tensors):
                 own = judged[number].get(place)
+                if own is not None and self._ends.is_gradient_of_data(result.match, item):
+                    if own.outcome is Outcome.DIFFERENT and self._scale.factor is None:
+                        gone = (mistake for mistake in own.sources if self._agreed.is_gone(mistake))
+                        reached |= own.sources - {*self._state.tables, *self._state.undone, *gone}
+                    continue
                 if own is None or not self._ends.has(item):
                     continue
                 if self._scale.factor is not None and item.pair.part is Part.PARAMETER_GRADIENT:
@@ -136,6 +151,17 @@ class Conclusion:
                         own.untold or f"{name_of_pair(item.pair)} depends on calls that could not be recomputed"
                     )
         return reached, untold
+
+    def _told_twice(self, results: Sequence[CallResult]) -> set[Mistake]:
+        """Mistakes in gradients that are those of one call which is told at its own place: a cut."""
+        cuts = [_blamed(mistake) for mistake in self._state.always if _is_of_gradient(mistake)]
+        return {
+            mistake
+            for result in results
+            for mistake in result.mistakes
+            if mistake not in self._state.always and _is_of_gradient(mistake)
+            if _blamed(mistake) in cuts
+        }
 
     def _open_gradients(self, results: list[CallResult], reached: set[Mistake]) -> list[str]:
         """Sentences on gradients that differ and were not followed to a parameter."""

@@ -9,7 +9,7 @@ A mistake counts if it reaches one of them.
 
 from __future__ import annotations
 
-from ..model.pairs import Part
+from ..model.pairs import Match, Part
 from ..model.records import Call
 from ..model.results import TensorResult
 from ..model.sites import Kind, Phase
@@ -42,6 +42,17 @@ class Ends:
         """True if a pair is a result of the run, by its part or by the left tensor."""
         part = item.pair.part
         return part in (Part.PARAMETER_GRADIENT, Part.AFTER) or (part is Part.OUTPUT and item.pair.left in self.of[0])
+
+    def is_gradient_of_data(self, match: Match, item: TensorResult) -> bool:
+        """True of what the backward pass gives for the inputs of the outermost modules: it is there if somebody asked for it."""
+        calls = (*match.left, *match.right)
+        given = all(
+            side.maker(number) is None
+            for which, side in enumerate(self._state.sides)
+            for _, number in self._state.senders[which].get((item.pair.left, item.pair.right)[which], ())
+        )
+        outermost = bool(calls) and all(call.parent is None and call.site.kind is Kind.MODULE for call in calls)
+        return item.pair.part is Part.INPUT_GRADIENT and outermost and given
 
     def _ends(self, which: int) -> dict[int, Call]:
         """Outputs of outermost modules, losses, and what nobody takes where there is no module."""

@@ -79,14 +79,14 @@ class GradientRounding:
         several = max(map(len, parts)) > 1
         if (item.verdict.error or 0.0) < least or ((half or several) and item.verdict.outcome is not Outcome.DIFFERENT):
             return False
+        recorded = self._state.recomputation.recorded
         if several:
-            return (
-                self._state.recomputation.recorded.apart(
-                    numbers, item.pair.layout, [[part for _, part in own] for own in parts]
-                )
-                >= least
-            )
-        distance, size = self._state.recomputation.recorded.distance(numbers, item.pair.layout)
+            numbered = [[part for _, part in own] for own in parts]
+            if recorded.apart(numbers, item.pair.layout, numbered) < least:
+                return False
+            if not all(self._is_audited(which, call, part) for which, own in enumerate(parts) for call, part in own):
+                return True
+        distance, size = recorded.distance(numbers, item.pair.layout)
         return distance >= max(SHARES * size, self._explained(parts)) > 0
 
     def settle(self, item: TensorResult) -> None:
@@ -94,8 +94,16 @@ class GradientRounding:
         for which, number in enumerate((item.pair.left, item.pair.right)):
             self._settled.setdefault((which, number), (len(self._settled), item))
 
-    def covers(self, which: int, call: Call, part: int) -> bool:
-        """True if all of a part is rounding of terms that cancel: the gradient of a mean that is subtracted."""
+    def _is_audited(self, which: int, call: Call, part: int) -> bool:
+        """True if the rounding of what a call sent back has a bound."""
+        return part in self._state.recomputation.audit(which, call).backward
+
+    def covers(self, which: int, call: Call, part: int, whole: TensorResult | None = None) -> bool:
+        """True if all of a part of a gradient is rounding of terms that cancel: the gradient of a mean that is subtracted. Where no
+        bound is known, it may be, unless the whole is far beyond what rounding explains.
+        """
+        if not self._is_audited(which, call, part):
+            return whole is None or not self.is_beyond(whole)
         allowed = self._allowed(which, call, part) + self._carried(which, call, part)
         return self._state.recomputation.recorded.rms(which, part) <= allowed
 

@@ -45,6 +45,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Judgement", "Recomputed", "Standing"]
 
+_PASSED_BACK = (Part.OUTPUT_GRADIENT, Part.INPUT_GRADIENT, Part.PARAMETER_GRADIENT)
+"""Parts that are gradients, in the order in which they are made of each other."""
+
 
 class Recomputed:
     """Judges the pairs of one step of one rank by recomputing them.
@@ -129,14 +132,18 @@ class Recomputed:
         `before`: only those of calls whose backward pass began before this observation.
         """
         self._detours.settle(self._ends)
-        for number in sorted(judged, key=lambda index: _backward_order(self._state.results[index])):
-            if before is not None and _backward_order(self._state.results[number]) >= (0, before):
-                break
-            for part in (Part.OUTPUT_GRADIENT, Part.INPUT_GRADIENT, Part.PARAMETER_GRADIENT):
-                for place, item in enumerate(self._state.results[number].tensors):
-                    waits = not over and not self._gradients.is_computed(item)
-                    if item.pair.part is part and place not in judged[number] and not waits:
-                        judged[number][place] = self._computed_gradient(item) or self._gradients.judge(item)
+        gradients = (
+            (_observed(result, item), number, _PASSED_BACK.index(item.pair.part), place)
+            for number, result in enumerate(self._state.results)
+            if before is None or _backward_order(result) < (0, before)
+            for place, item in enumerate(result.tensors)
+            if item.pair.part in _PASSED_BACK
+        )
+        for _, number, _, place in sorted(gradients):  # what a module sends back is made of what the calls inside it do
+            item = self._state.results[number].tensors[place]
+            waits = not over and not self._gradients.is_computed(item)
+            if place not in judged[number] and not waits:
+                judged[number][place] = self._computed_gradient(item) or self._gradients.judge(item)
 
     def _computed_gradient(self, item: TensorResult) -> Standing | None:
         """Standing of a gradient as the result of kernels that were not compared, at level op; None if it cannot be told so."""
@@ -203,6 +210,14 @@ class Recomputed:
 def _backward_order(result: CallResult) -> tuple[int, int]:
     orders = [gradient.order for call in result.match.left for gradient in call.gradients]
     return (0, min(orders)) if orders else (1, 0)
+
+
+def _observed(result: CallResult, item: TensorResult) -> tuple[int, int]:
+    """Place of a gradient in the order of the backward pass; that of the first of its calls' where it was seen elsewhere."""
+    orders = [
+        gradient.order for call in result.match.left for gradient in call.gradients if gradient.tensor == item.pair.left
+    ]
+    return (0, min(orders)) if orders else _backward_order(result)
 
 
 def _verdict(item: TensorResult, judged: Standing) -> Verdict:

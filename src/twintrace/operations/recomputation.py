@@ -34,7 +34,7 @@ from .recorded import Recorded
 from .recorded_gradients import gradients_of
 from .replay import Replayed
 from .rounding import RunningError
-from .sides import Bound, Side, Slice, name_of
+from .sides import Bound, Side, Slice, name_of, outputs_of
 from .traits import traits_of
 from .workers import both
 
@@ -47,6 +47,8 @@ _EXACT = 64 * 2.0**-29
 """Bounds are for float32; float64 is finer by 2⁻²⁹. 64: the two sides may differ in the order of their float64 sums."""
 _GONE = 8.0
 """Units of the result below which a difference that came in is as small as rounding: gone."""
+_COMPLEX_UNITS = 8.0
+"""Units of what complex numbers make, and of its root mean square, that it may be rounded by."""
 _CONVERTED = 0.4
 """Share of the tolerance, in the root mean square, that the rounding of converted weights takes: it is for each element."""
 
@@ -348,6 +350,13 @@ class Recomputation:
         with RunningError(SINGLE, SINGLE) as errors:
             result = self.result(which, part, values, changed)
         error = errors.of(result) if result.is_floating_point() else None
+        made = (number for call in part.calls for number in outputs_of(call).values())
+        if any(
+            self.values[which].spec(number).dtype[0] == "c" for number in made
+        ):  # the running bound knows real numbers
+            size = result.abs().double()
+            own = _COMPLEX_UNITS * SINGLE * (size + size.square().mean().sqrt())
+            error = own if error is None else torch.maximum(error, own)
         return result, torch.zeros(result.shape, dtype=torch.float64) if error is None else error
 
     def result(

@@ -25,6 +25,7 @@ from .simulation import Simulation, corrected, rounded_steps
 from .steps import STEPS
 from .ties import POOLS, at_kinks, in_recorded_places, pooled_elsewhere, tied
 from .traits import accuracy_of, traits_of
+from .transforms import TRANSFORMS, rounding_of_transform
 from .workers import plain_attention
 
 Tensor = torch.Tensor
@@ -122,7 +123,8 @@ class _Scoring:
         meaning, values = task.meaning, task.values
         self.traits = traits_of(meaning)
         given = (*meaning.results, *(operand.tensor for _, operand in meaning.operands()))
-        complicated = not self.traits.moves and meaning.operation not in _COMPLEX
+        known = _COMPLEX | TRANSFORMS
+        complicated = not self.traits.moves and meaning.operation not in known
         self.is_complex = any(values.spec(number).dtype[0] == "c" for number in given)
         """True if an operand or a result is complex: the running bound knows real numbers alone."""
         if complicated and self.is_complex:
@@ -208,11 +210,18 @@ class _Scoring:
     def _bound(self, number: int, want: Tensor) -> Tensor | None:
         """Bound on the rounding of a result."""
         meaning, precision = self.task.meaning, self.precision
-        bound = self.mode.of(want) if not want.is_complex() else _COMPLEX_UNITS * precision.unit * want.abs()
+        bound: Tensor | None
+        if meaning.operation in TRANSFORMS:
+            (source,) = (operand.detach() for operand in self.operands.values())
+            size = rounding_of_transform(meaning, source, want, source)
+            bound = _COMPLEX_UNITS * precision.unit * (want.abs() + size)
+        else:
+            bound = self.mode.of(want) if not want.is_complex() else _COMPLEX_UNITS * precision.unit * want.abs()
         if self._has_own_accuracy:
-            source = self.operands.get("input")
-            size = source.detach().abs() if source is not None and source.shape == want.shape else want.abs()
-            extra = self._own_accuracy(size)
+            own = self.operands.get("input")
+            extra = self._own_accuracy(
+                own.detach().abs() if own is not None and own.shape == want.shape else want.abs()
+            )
             bound = extra if bound is None else bound + extra
         if self.traits.recurrent:
             bound = _walked(bound, want, self.operands, precision)
@@ -313,6 +322,10 @@ class _Scoring:
         meaning = self.task.meaning
         if self.traits.moves:
             return None
+        if meaning.operation in TRANSFORMS:
+            ((_, seed),) = seeds
+            size = rounding_of_transform(meaning, self.operands[path].detach(), seeds[0][0].detach(), seed.detach())
+            return _COMPLEX_UNITS * self.precision.unit * (gradient.detach().abs() + size)
         if meaning.operation not in _MAGNITUDES:
             raise NotRecomputable(
                 f"the rounding of the gradient of {meaning.operation} of complex numbers has no bound here"
