@@ -20,15 +20,17 @@ from twintrace.model.results import Comparison  # noqa: E402
 pytestmark = [pytest.mark.needs_torch, pytest.mark.needs_mindspore]
 
 
-def compared(tmp_path: Path, left: nn.Module, right: Any, x: torch.Tensor, backward: bool = False) -> Comparison:
+def compared(
+    tmp_path: Path, left: nn.Module, right: Any, x: torch.Tensor, backward: bool = False, level: str = "mix"
+) -> Comparison:
     import mindspore as ms
 
-    with tt.record(tmp_path / "left", left, level="mix", keep="tensor"):
+    with tt.record(tmp_path / "left", left, level=level, keep="tensor"):
         result = left(x)
         if backward:
             result.float().square().mean().backward()
     given = ms.Tensor(x.numpy())
-    with tt.record(tmp_path / "right", right, level="mix", keep="tensor"):
+    with tt.record(tmp_path / "right", right, level=level, keep="tensor"):
         if backward:
             ms.value_and_grad(lambda: right(given).square().mean(), None, right.trainable_params())()
         else:
@@ -82,3 +84,37 @@ def test_a_table_that_is_cast_before_it_is_used_is_named(tmp_path: Path, base: f
     if found.code:
         why = only_mistake(found).why
         assert "the two start from different" in tt.verdict(found), why
+
+
+def layers(shape: tuple[int, int]) -> tuple[nn.Linear, Any]:
+    """A linear layer, and MindSpore's with the same weights."""
+    ms = pytest.importorskip("mindspore")
+    left, right = nn.Linear(*shape), ms.mint.nn.Linear(*shape)
+    for name, value in left.named_parameters():
+        getattr(right, name).set_data(ms.Tensor(value.detach().numpy()))
+    return left, right
+
+
+@pytest.mark.offered("mindspore.MsDispatchMode")
+@pytest.mark.parametrize("frozen", [False, True])
+def test_gradients_of_parameters_have_partners_at_level_op(tmp_path: Path, frozen: bool) -> None:
+    ms = pytest.importorskip("mindspore")
+    (one, two), (last, end) = layers((8, 6)), layers((6, 3))
+    end.bias.requires_grad = not frozen
+    left = Net(lambda net, x: net.b(torch.softmax(net.a(x), -1)), a=one, b=last)
+    right = cell(lambda net, x: net.b(ms.mint.softmax(net.a(x), -1)), a=two, b=end)
+    found = compared(tmp_path, left, right, rand(4, 8), backward=True, level="op")
+    assert found.code == int(frozen), found
+    assert ("only the left has a gradient of b.bias" in str(found)) is frozen
+
+
+@pytest.mark.parametrize("name", ["squeeze", "reshape", "flatten", "t"])
+def test_a_view_at_the_end_of_a_layer_is_recomputed(tmp_path: Path, name: str) -> None:
+    """MindSpore 2.10 wraps these functions, without their names."""
+    ms = pytest.importorskip("mindspore")
+    given = {"squeeze": (0,), "reshape": ((-1,),), "flatten": (0,), "t": ()}[name]
+    x = rand(6, 4) if name == "t" else rand(1, 6, 4)
+    left = Net(lambda net, x: net.head(x), head=Net(lambda net, x: getattr(torch, name)(torch.sigmoid(x) * 10, *given)))
+    head = cell(lambda net, x: getattr(ms.mint, name)(ms.mint.sigmoid(x) * 10, *given))
+    found = compared(tmp_path, left, cell(lambda net, x: net.head(x), head=head), x)
+    assert found.code == 0, found
