@@ -86,6 +86,59 @@ def test_a_table_that_is_cast_before_it_is_used_is_named(tmp_path: Path, base: f
         assert "the two start from different" in tt.verdict(found), why
 
 
+@pytest.mark.parametrize("level", ["api", "mix"])
+@pytest.mark.parametrize(("shift", "code"), [(2.0, 0), (2.5, 1)])
+def test_a_sum_that_is_written_over_a_value_of_the_run_is_no_state(
+    tmp_path: Path, level: str, shift: float, code: int
+) -> None:
+    """MindSpore's `+=` returns another object than the one that it writes to, which nobody takes."""
+    ms = pytest.importorskip("mindspore")
+    table, places = rand(9, 8), rand(9)
+
+    def plain(net: Any, x: torch.Tensor) -> torch.Tensor:
+        h = x @ table.T
+        h = h + (places.unsqueeze(0) * 0.5 + 2.0)
+        return torch.softmax(h, -1) * h
+
+    def written(net: Any, x: Any) -> Any:
+        h = ms.mint.matmul(x, ms.Tensor(table.numpy()).T)
+        p = ms.Tensor(places.numpy()).unsqueeze(0) * 0.5
+        p += shift
+        h += p
+        return ms.mint.softmax(h, -1) * h
+
+    found = compared(tmp_path, Net(plain), cell(written), rand(3, 8), level=level)
+    assert found.code == code, found
+
+
+@pytest.mark.parametrize("level", ["api", "mix"])
+@pytest.mark.parametrize("swapped", [False, True])
+@pytest.mark.parametrize(("share", "code"), [(0.1, 0), (0.2, 1), (0.0, 1)])
+def test_state_that_a_method_writes_to_and_returns_is_one_result(
+    tmp_path: Path, level: str, swapped: bool, share: float, code: int
+) -> None:
+    ms = pytest.importorskip("mindspore")
+
+    def plain(net: Any, x: torch.Tensor) -> torch.Tensor:
+        h = torch.tanh(x) * 2
+        net.mean.copy_(net.mean + h.mean(0) * 0.1)
+        return h
+
+    def ported(net: Any, x: Any) -> Any:
+        h = ms.mint.tanh(x) * 2
+        if share:
+            net.mean.copy_(net.mean + h.mean(0) * share)
+        return h
+
+    net = Net(plain)
+    net.register_buffer("mean", torch.arange(6.0))
+    port = cell(ported, mean=ms.Parameter(ms.Tensor(np.arange(6, dtype=np.float32)), requires_grad=False))
+    found = compared(tmp_path, net, port, rand(4, 6), level=level)
+    if swapped:
+        found = tt.compare(tmp_path / "right", tmp_path / "left")
+    assert found.code == code, found
+
+
 def layers(shape: tuple[int, int]) -> tuple[nn.Linear, Any]:
     """A linear layer, and MindSpore's with the same weights."""
     ms = pytest.importorskip("mindspore")

@@ -98,3 +98,47 @@ def test_a_moving_average_of_weights_is_a_result_in_every_precision(tmp_path, de
                     average.mul_(0.9).add_(net.weight, alpha=0.1)
 
     assert recorded_pairs.compared(tmp_path, run).code == code
+
+
+@pytest.mark.parametrize("viewed", [False, True])
+def test_state_that_one_side_alone_writes_to_is_told_at_level_api(viewed, tmp_path):
+    def run(side, record):
+        def forward(net, x):
+            if side:
+                (net.mean.view(2, 3) if viewed else net.mean).mul_(0.5)
+            return x.tanh()
+
+        net = recorded_pairs.Net(forward)
+        net.register_buffer("mean", torch.arange(6.0))
+        with record(net):
+            net(recorded_pairs.rand(4, 6))
+
+    found = recorded_pairs.compared(tmp_path, run, level="api")
+    assert found.code == 1
+    assert "only the right changes a state of the network" in str(found)
+
+
+def test_what_is_written_over_a_value_of_the_run_is_no_state_at_level_api(tmp_path):
+    def run(side, record):
+        def forward(net, x):
+            places = torch.arange(6)
+            if side:
+                places.view(2, 3).mul_(2)
+            return x.tanh()
+
+        net = recorded_pairs.Net(forward)
+        with record(net):
+            net(recorded_pairs.rand(4, 6))
+
+    found = recorded_pairs.compared(tmp_path, run, level="api")
+    assert found.code != 1, found
+
+
+@pytest.mark.parametrize("trained", [False, True])
+def test_a_result_that_one_side_goes_on_to_compute_in_another_shape_is_told(trained, tmp_path):
+    def run(side, record):
+        net = recorded_pairs.Net(lambda net, x: net.a(x).mean(0) if side else net.a(x), a=nn.Linear(6, 3))
+        with record(net), torch.set_grad_enabled(trained):
+            net(recorded_pairs.rand(4, 6))
+
+    assert recorded_pairs.compared(tmp_path, run, level="api").code == 1
