@@ -9,6 +9,7 @@ No tensor is opened.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -455,8 +456,9 @@ class Side:
         return next((name for name, value in self._parameters.items() if value == number), None)
 
     def parameters_like(self, tensor: Tensor) -> list[str]:
-        """Names of the parameters that have the bits of a tensor."""
-        if tensor.fingerprint is None:
+        """Names of the parameters that have the bits of a tensor; none of one whose elements are all equal, as of many."""
+        known = tensor.statistics
+        if tensor.fingerprint is None or (known and known.constant(math.prod(tensor.spec.shape)) is not None):
             return []
         return [
             name
