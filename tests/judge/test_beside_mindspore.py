@@ -127,3 +127,90 @@ def test_statistics_beside_the_result_of_a_norm_are_no_results(tmp_path: Path, l
     found = compared(tmp_path, left, cell(lambda net, x: net.norm(x), norm=right), rand(2, 8, 16).half(), level=level)
 
     assert found.code == 0
+
+
+@pytest.mark.parametrize("level", ["api", "mix"])
+@pytest.mark.parametrize(("shift", "code"), [(2.0, 0), (2.5, 1)])
+def test_a_sum_that_is_written_over_a_value_of_the_run_is_no_state(
+    tmp_path: Path, level: str, shift: float, code: int
+) -> None:
+    """MindSpore's `+=` returns another object than the one that it writes to, which nobody takes."""
+    ms = pytest.importorskip("mindspore")
+    table, places = rand(9, 8), rand(9)
+
+    def plain(net: Any, x: torch.Tensor) -> torch.Tensor:
+        h = x @ table.T
+        h = h + (places.unsqueeze(0) * 0.5 + 2.0)
+        return torch.softmax(h, -1) * h
+
+    def written(net: Any, x: Any) -> Any:
+        h = ms.mint.matmul(x, ms.Tensor(table.numpy()).T)
+        p = ms.Tensor(places.numpy()).unsqueeze(0) * 0.5
+        p += shift
+        h += p
+        return ms.mint.softmax(h, -1) * h
+
+    found = compared(tmp_path, Net(plain), cell(written), rand(3, 8), level=level)
+    assert found.code == code, found
+
+
+@pytest.mark.parametrize("level", ["api", "mix"])
+@pytest.mark.parametrize("swapped", [False, True])
+@pytest.mark.parametrize(("share", "code"), [(0.1, 0), (0.2, 1), (0.0, 1)])
+def test_state_that_a_method_writes_to_and_returns_is_one_result(
+    tmp_path: Path, level: str, swapped: bool, share: float, code: int
+) -> None:
+    ms = pytest.importorskip("mindspore")
+
+    def plain(net: Any, x: torch.Tensor) -> torch.Tensor:
+        h = torch.tanh(x) * 2
+        net.mean.copy_(net.mean + h.mean(0) * 0.1)
+        return h
+
+    def ported(net: Any, x: Any) -> Any:
+        h = ms.mint.tanh(x) * 2
+        if share:
+            net.mean.copy_(net.mean + h.mean(0) * share)
+        return h
+
+    net = Net(plain)
+    net.register_buffer("mean", torch.arange(6.0))
+    port = cell(ported, mean=ms.Parameter(ms.Tensor(np.arange(6, dtype=np.float32)), requires_grad=False))
+    found = compared(tmp_path, net, port, rand(4, 6), level=level)
+    if swapped:
+        found = tt.compare(tmp_path / "right", tmp_path / "left")
+    assert found.code == code, found
+
+
+def layers(shape: tuple[int, int]) -> tuple[nn.Linear, Any]:
+    """A linear layer, and MindSpore's with the same weights."""
+    ms = pytest.importorskip("mindspore")
+    left, right = nn.Linear(*shape), ms.mint.nn.Linear(*shape)
+    for name, value in left.named_parameters():
+        getattr(right, name).set_data(ms.Tensor(value.detach().numpy()))
+    return left, right
+
+
+@pytest.mark.offered("mindspore.MsDispatchMode")
+@pytest.mark.parametrize("frozen", [False, True])
+def test_gradients_of_parameters_have_partners_at_level_op(tmp_path: Path, frozen: bool) -> None:
+    ms = pytest.importorskip("mindspore")
+    (one, two), (last, end) = layers((8, 6)), layers((6, 3))
+    end.bias.requires_grad = not frozen
+    left = Net(lambda net, x: net.b(torch.softmax(net.a(x), -1)), a=one, b=last)
+    right = cell(lambda net, x: net.b(ms.mint.softmax(net.a(x), -1)), a=two, b=end)
+    found = compared(tmp_path, left, right, rand(4, 8), backward=True, level="op")
+    assert found.code == int(frozen), found
+    assert ("only the left has a gradient of b.bias" in str(found)) is frozen
+
+
+@pytest.mark.parametrize("name", ["squeeze", "reshape", "flatten", "t"])
+def test_a_view_at_the_end_of_a_layer_is_recomputed(tmp_path: Path, name: str) -> None:
+    """MindSpore 2.10 wraps these functions, without their names."""
+    ms = pytest.importorskip("mindspore")
+    given = {"squeeze": (0,), "reshape": ((-1,),), "flatten": (0,), "t": ()}[name]
+    x = rand(6, 4) if name == "t" else rand(1, 6, 4)
+    left = Net(lambda net, x: net.head(x), head=Net(lambda net, x: getattr(torch, name)(torch.sigmoid(x) * 10, *given)))
+    head = cell(lambda net, x: getattr(ms.mint, name)(ms.mint.sigmoid(x) * 10, *given))
+    found = compared(tmp_path, left, cell(lambda net, x: net.head(x), head=head), x)
+    assert found.code == 0, found

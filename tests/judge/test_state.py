@@ -98,3 +98,101 @@ def test_a_moving_average_of_weights_is_a_result_in_every_precision(tmp_path, de
                     average.mul_(0.9).add_(net.weight, alpha=0.1)
 
     assert recorded_pairs.compared(tmp_path, run).code == code
+
+
+def batch_norms(tmp_path, level, *, momentum=0.1, counted=1, mean=0.0, trained=True):
+    """A batch norm beside one whose counter and running mean begin elsewhere."""
+
+    def run(side, record):
+        norm = nn.BatchNorm2d(4, momentum=momentum).train(trained)
+        if side:
+            norm.num_batches_tracked += counted
+            norm.running_mean += mean
+        net = recorded_pairs.Net(lambda net, x: net.norm(net.conv(x)), conv=nn.Conv2d(3, 4, 3), norm=norm)
+        with record(net):
+            net(recorded_pairs.rand(2, 3, 8, 8)).square().sum().backward()
+
+    return recorded_pairs.compared(tmp_path, run, level=level)
+
+
+@pytest.mark.parametrize("level", ["module", "api", "mix", "op"])
+@pytest.mark.parametrize("trained", [True, False])
+def test_a_counter_that_nothing_is_computed_of_is_a_remark(level, trained, tmp_path):
+    found = batch_norms(tmp_path, level, trained=trained)
+    assert found.code == 0, found
+    assert "rounding decides" not in str(found)
+    if level in ("module", "mix"):
+        assert "the buffer num_batches_tracked is a counter that differs" in str(found)
+
+
+@pytest.mark.parametrize("level", ["module", "api", "mix", "op"])
+def test_a_counter_that_the_momentum_is_taken_of_is_told(level, tmp_path):
+    assert batch_norms(tmp_path, level, momentum=None).code == 1
+
+
+@pytest.mark.parametrize("level", ["module", "api", "mix", "op"])
+def test_running_means_that_differ_are_told_beside_a_counter(level, tmp_path):
+    found = batch_norms(tmp_path, level, mean=1.0)
+    assert found.code == 1
+    assert "running_mean" in str(found) or level in ("api", "op")
+    assert "the right has here" not in str(found), "ones are the values of many a parameter"
+    assert "share" not in str(found), "there is no gap at the output"
+
+
+@pytest.mark.parametrize("level", ["mix", "api"])
+def test_a_counter_that_a_result_is_computed_of_is_told(level, tmp_path):
+    def run(side, record):
+        def forward(net, x):
+            net.count.add_(1)
+            return x * (net.count * 0.5).sin()
+
+        net = recorded_pairs.Net(forward)
+        net.register_buffer("count", torch.tensor(side))
+        with record(net):
+            net(recorded_pairs.rand(4, 6))
+
+    assert recorded_pairs.compared(tmp_path, run, level=level).code == 1
+
+
+@pytest.mark.parametrize("viewed", [False, True])
+def test_state_that_one_side_alone_writes_to_is_told_at_level_api(viewed, tmp_path):
+    def run(side, record):
+        def forward(net, x):
+            if side:
+                (net.mean.view(2, 3) if viewed else net.mean).mul_(0.5)
+            return x.tanh()
+
+        net = recorded_pairs.Net(forward)
+        net.register_buffer("mean", torch.arange(6.0))
+        with record(net):
+            net(recorded_pairs.rand(4, 6))
+
+    found = recorded_pairs.compared(tmp_path, run, level="api")
+    assert found.code == 1
+    assert "only the right changes a state of the network" in str(found)
+
+
+def test_what_is_written_over_a_value_of_the_run_is_no_state_at_level_api(tmp_path):
+    def run(side, record):
+        def forward(net, x):
+            places = torch.arange(6)
+            if side:
+                places.view(2, 3).mul_(2)
+            return x.tanh()
+
+        net = recorded_pairs.Net(forward)
+        with record(net):
+            net(recorded_pairs.rand(4, 6))
+
+    found = recorded_pairs.compared(tmp_path, run, level="api")
+    assert found.code != 1, found
+
+
+@pytest.mark.parametrize("trained", [False, True])
+def test_a_result_that_one_side_goes_on_to_compute_in_another_shape_is_told(trained, tmp_path):
+    def run(side, record):
+        net = recorded_pairs.Net(lambda net, x: net.a(x).mean(0) if side else net.a(x), a=nn.Linear(6, 3))
+        with record(net), torch.set_grad_enabled(trained):
+            net(recorded_pairs.rand(4, 6))
+
+    assert recorded_pairs.compared(tmp_path, run, level="api").code == 1

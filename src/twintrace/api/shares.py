@@ -82,6 +82,8 @@ def _ends(results: Sequence[CallResult], place: tuple[int, int], recomputation: 
             for item in result.tensors
             if item.pair.part is Part.OUTPUT
             and item.verdict.outcome is Outcome.DIFFERENT
+            and item.right.spec.dtype in UNITS
+            and not side.is_written_state(last, item.pair.right)
             and (outermost or not side.takers(item.pair.right))
         ]
     return [item for _, item in sorted(ends, key=lambda end: end[0], reverse=True)]

@@ -2,7 +2,7 @@
 
     recomputed.py    verdicts by recomputation
       state.py         what has been judged: the Standing of each pair of values and gradients
-      values.py        the forward pass: leaves.py, equal_results.py, detours.py (part and meet again), fallback.py
+      values.py        the forward pass: leaves.py (counters.py), equal_results.py, detours.py (part and meet again), fallback.py
       backward.py      gradients: gradient_parts.py, gradient_rounding.py, cuts.py
       explanations.py  causes; ranges.py: infinite, NaN or lost on one side alone
       conclusion.py    which mistakes reach a result: ends.py, unpaired.py, lone.py, effects.py, loss_scale.py

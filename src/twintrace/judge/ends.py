@@ -117,6 +117,12 @@ class Ends:
                 there.add(after)
         return {number: call for number, call in last.items() if is_float(side.tensor(number).spec.dtype)}
 
+    def changes_state(self, which: int, call: Call, number: int) -> bool:
+        """True if a result of a call of the forward pass is something that was there before the run, and that the call writes to.
+        `h += x` on a value of the run's own changes no state of the network.
+        """
+        return call.site.phase is Phase.FORWARD and self._state.sides[which].is_written_state(call, number)
+
     def is_cleared_gradient(self, which: int, call: Call, after: int) -> bool:
         """True if a call sets to zero what has the shape of a parameter and what nobody takes, in a step that ends with an update:
         a gradient of the step before, where others let it go.
@@ -131,11 +137,6 @@ class Ends:
             and any(side.tensor(number).spec.shape == shape for number in inputs_of(call).values())
             for call in side.calls
         )
-
-
-def writes_state(call: Call) -> bool:
-    """True if a call of the forward pass writes to something that was there before it."""
-    return bool(call.mutates) and call.site.kind is not Kind.MODULE and call.site.phase is Phase.FORWARD
 
 
 def writes_in_place(call: Call) -> bool:

@@ -15,6 +15,7 @@ from ..model.values import tensor_slots
 from ..model.verdicts import Outcome
 from ..operations.sides import Slice, outputs_of
 from ..operations.traits import traits_of
+from .counters import are_idle_counters
 from .rounding import unit
 from .state import SINGLE, SMALL, JudgeState, Standing, name_of_pair, together
 
@@ -71,6 +72,9 @@ class Leaves:
         gradient = gradient or self._state.gradient_by_bits.get((left.fingerprint, right.fingerprint))
         if gradient is not None:
             return Standing(gradient.outcome, because="a gradient of the backward pass", sources=gradient.sources)
+        if are_idle_counters(self._state, pair):
+            self._state.remarks.append(f"{name_of_pair(pair)} is a counter that differs, and nothing is computed of it")
+            return Standing(Outcome.ROUNDING, because="a counter of which nothing is computed")
         if item.verdict.outcome is Outcome.UNKNOWN:
             return Standing(Outcome.UNKNOWN, untold=item.verdict.because)
         if (

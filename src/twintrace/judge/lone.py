@@ -22,7 +22,7 @@ from ..model.verdicts import Outcome
 from ..operations.sides import inputs_of, name_of, outputs_of
 from ..operations.traits import traits_of
 from .backward import Gradients
-from .ends import Ends, writes_in_place, writes_state
+from .ends import Ends, writes_in_place
 from .loss_scale import LossScale
 from .settings import other_arguments
 from .split_parameters import SplitParameters
@@ -107,7 +107,7 @@ class Lone:
                 maker = self._state.sides[which].maker(number) or call
                 if self._is_known_otherwise(which, maker, number):
                     continue
-                if writes_state(call):
+                if self._ends.changes_state(which, call, number):
                     self.differences.append(
                         f"only the {side} changes a state of the network, {spec}, by {name_of(call)}"
                     )

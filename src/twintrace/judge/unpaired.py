@@ -21,10 +21,10 @@ from ..model.sites import Phase
 from ..model.verdicts import Outcome
 from ..operations.beginnings import from_same_values
 from ..operations.sides import Slice, inputs_of, outputs_of
-from .ends import Ends, writes_state
+from .ends import Ends
 from .explanations import Explainer
 from .loss_scale import LossScale
-from .state import SHARES, JudgeState, not_recomputable
+from .state import SHARES, JudgeState, is_float, not_recomputable
 
 if TYPE_CHECKING:
     from ..operations.differences import Difference
@@ -49,7 +49,7 @@ class Unpaired:
         for which in (0, 1):
             theirs = self._ends.of[1 - which]
             for number, call in self._ends.of[which].items():
-                if number in self._state.known[which] or writes_state(call):
+                if number in self._state.known[which] or self._ends.changes_state(which, call, number):
                     continue
                 rest = self._state.sides[which].slice(number, self._state.known[which])
                 partners = [self._state.partner(which, edge) for edge in rest.edge]
@@ -61,7 +61,9 @@ class Unpaired:
                 )
                 tried = [(partner, self._beyond(which, rest, partner)) for partner in candidates]
                 known = [(partner, difference) for partner, difference in tried if difference is not None]
-                if not known:
+                # Indices that one side expands to a mask's shape are no result that it goes on to compute.
+                indices = not is_float(self._state.sides[which].tensor(number).spec.dtype)
+                if not known or (known[0][1].shapes is not None and indices):
                     continue
                 self._ends.told[which].add(number)
                 partner, difference = known[0]
@@ -101,7 +103,7 @@ class Unpaired:
             bits = {side.tensor(number).fingerprint for number in self._state.known[which]} - {None} if lone else set()
             for number, call in lone.items():
                 again = side.tensor(number).fingerprint in bits
-                if again and not writes_state(call):
+                if again and not self._ends.changes_state(which, call, number):
                     told[which].add(number)
                     continue
                 partner = self._same_result(which, number, call)
@@ -113,9 +115,11 @@ class Unpaired:
         """A result of the other side that is computed otherwise of the same values, and means the same; None if there is none."""
         state = self._state
         shape = state.sides[which].tensor(number).spec.shape
-        writes = writes_state(maker)
+        writes = self._ends.changes_state(which, maker, number)
         for other, call in self._ends.of[1 - which].items():
-            if writes_state(call) != writes or state.sides[1 - which].tensor(other).spec.shape != shape:
+            if state.sides[1 - which].tensor(other).spec.shape != shape:
+                continue
+            if self._ends.changes_state(1 - which, call, other) != writes:
                 continue
             left, right = (number, other) if which == 0 else (other, number)
             apart, size = state.recomputation.recorded.distance((left, right), Layout())

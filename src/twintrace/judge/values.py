@@ -22,6 +22,7 @@ from ..model.verdicts import Outcome
 from ..operations.beginnings import from_same_values
 from ..operations.sides import Bound, Slice, name_of, outputs_of
 from ..operations.traits import gives_any_order, traits_of
+from .counters import are_idle_counters
 from .detours import Detours, is_detour
 from .equal_results import EqualResults
 from .explanations import Explainer
@@ -249,7 +250,7 @@ class Values:
         """True if two values that are both right differ because a call before them may give its results in any order, or has
         chosen otherwise between values that are equal or apart by rounding.
         """
-        if item.verdict.outcome is not Outcome.DIFFERENT:
+        if item.verdict.outcome is not Outcome.DIFFERENT or are_idle_counters(self._state, item.pair):
             return False
         if any(judged.reordered for judged in self._state.begins_with(left, right)):
             return True

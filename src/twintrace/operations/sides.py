@@ -9,6 +9,7 @@ No tensor is opened.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -191,6 +192,28 @@ class Side:
     def around(self, call: Call) -> Call | None:
         """The module that a call was made in; None outside of all."""
         return self._by_id.get(call.parent) if call.parent is not None else None
+
+    def is_written_state(self, call: Call, number: int) -> bool:
+        """True if a call writes to a tensor that was there before the run, by itself or through a view, and `number` is what it has
+        left there.
+        """
+        if call.site.kind is Kind.MODULE:
+            return False
+        waiting, seen = _written_to(call, number), set[int]()
+        while waiting:
+            current = waiting.pop()
+            if current in seen:
+                continue
+            seen.add(current)
+            maker = self.maker(current)
+            if maker is None or self.is_buffer(current):
+                return True
+            meaning = self.meaning(maker)
+            if maker.mutates:
+                waiting += _written_to(maker, self.origin(current))
+            elif meaning is not None and traits_of(meaning).moves:
+                waiting += [operand.tensor for _, operand in meaning.operands()]
+        return False
 
     def makers(self, number: int) -> Sequence[Call]:
         """All calls that put a tensor out: a function, and the modules around it."""
@@ -433,8 +456,9 @@ class Side:
         return next((name for name, value in self._parameters.items() if value == number), None)
 
     def parameters_like(self, tensor: Tensor) -> list[str]:
-        """Names of the parameters that have the bits of a tensor."""
-        if tensor.fingerprint is None:
+        """Names of the parameters that have the bits of a tensor; none of one whose elements are all equal, as of many."""
+        known = tensor.statistics
+        if tensor.fingerprint is None or (known and known.constant(math.prod(tensor.spec.shape)) is not None):
             return []
         return [
             name
@@ -474,6 +498,13 @@ class Side:
     def received(self) -> Mapping[int, Sequence[tuple[Call, int]]]:
         """Of each gradient that came into a call: the call, and its result that it is the gradient of."""
         return _by_gradient(self._of_output)
+
+
+def _written_to(call: Call, number: int) -> list[int]:
+    """Arguments that a call writes to, as they were before it; where one of its results is known to be one of them, that one."""
+    taken = inputs_of(call)
+    own = [slot for slot in call.mutates if call.after.get(slot) == number] or call.mutates
+    return [taken[slot] for slot in own if slot in taken]
 
 
 def _by_gradient(by_value: Mapping[int, Sequence[tuple[Call, int]]]) -> Mapping[int, Sequence[tuple[Call, int]]]:

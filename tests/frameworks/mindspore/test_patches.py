@@ -90,3 +90,25 @@ def test_two_come_and_go_in_any_order(function):
     assert function(1) == 2
     remove()
     assert function(1) == 1
+
+
+def test_the_variables_of_a_closure_that_is_replaced_can_be_read():
+    """Debuggers and test runners read those of each frame on the way to an error: it ended the process."""
+    import sys
+
+    __class__, target = 5, 3
+
+    def closure(value):
+        return value + __class__ * target
+
+    frames = []
+    remove = patch(
+        closure, "__call__", lambda original: lambda *given: frames.append(sys._getframe(1)) or original(*given)
+    )
+    assert closure(1) == 16
+    [frame] = frames
+    seen = frame.f_locals
+    remove()
+    assert closure(2) == 17
+    assert (seen["__class__"], seen["target"]) == (5, 3)
+    assert frame.f_code.co_filename.endswith("patches.py")

@@ -13,6 +13,7 @@ from mindspore import Parameter, Tensor, mint, nn, ops  # noqa: E402
 from mindspore.train import Callback, Model  # noqa: E402
 
 import twintrace as tt  # noqa: E402
+from twintrace.frameworks.mindspore.names import unwrapped  # noqa: E402
 from twintrace.model.records import Role  # noqa: E402
 from twintrace.model.sites import Kind, Phase  # noqa: E402
 from twintrace.testing.reading import Reading, check_same_bits  # noqa: E402
@@ -512,3 +513,37 @@ def test_a_parameter_outside_the_model_has_no_gradient_of_its_own(net, tmp_path)
     with tt.record(tmp_path / "t", net, keep="tensor", strict=True):
         ms.value_and_grad(lambda x: total(net(x) * other), None, [other, net.first.bias])(numbers(2, 3))
     assert list(Reading(tmp_path / "t").parameter_gradients()) == ["first.bias"]
+
+
+@pytest.mark.parametrize("name", ["squeeze", "reshape", "flatten", "t"])
+def test_functions_that_a_decorator_has_wrapped_have_their_public_names(name, tmp_path):
+    """MindSpore 2.10 wraps some views, and the wrapper has neither their names nor their module."""
+    given = {"squeeze": (0,), "reshape": ((-1,),)}.get(name, ())
+    with tt.record(tmp_path / "t", framework="mindspore", level="api"):
+        getattr(mint, name)(Tensor(np.ones((1, 2), np.float32)), *given)
+    [call] = Reading(tmp_path / "t").calls
+    assert call.site.name == f"mindspore.mint.{name}"
+
+
+def test_a_wrapper_stands_for_the_one_function_that_it_wraps():
+    def wrapper(inner, other=None):
+        def wrapped(*args, **kwargs):
+            return inner(*args, **kwargs) if other is None else other
+
+        return wrapped
+
+    assert unwrapped(wrapper(wrapper(ops.relu))) is ops.relu
+    for other in (wrapper(np.maximum), wrapper(ops.relu, ops.tanh), np.maximum, 3):
+        assert unwrapped(other) is other
+
+
+@pytest.mark.offered("mindspore.MsDispatchMode")
+def test_level_op_has_the_gradients_of_parameters(net, tmp_path):
+    x = numbers(5, 3)
+    with tt.record(tmp_path / "t", net, level="op", keep="tensor"):
+        ms.grad(lambda x: total(net(x)), None, net.trainable_params())(x)
+    found = Reading(tmp_path / "t").parameter_gradients()
+    expected = {name: value for name, value in by_hand(net, x).items() if "." in name}
+    assert found.keys() == expected.keys()
+    for name, value in expected.items():
+        np.testing.assert_allclose(found[name], value, rtol=1e-5, atol=1e-6)

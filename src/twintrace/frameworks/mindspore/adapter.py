@@ -69,7 +69,6 @@ class MindsporeWatch:
     def __init__(
         self, models: Mapping[str, nn.Cell], level: Level, sink: Sink, *, eager: bool, kernels: bool = False
     ) -> None:
-        self._level = level
         self._gradients = Gradients(sink)
         self._calls = Calls(sink, self._gradients, recorded=level in (Level.API, Level.MIX))
         self._modules = Modules(models, sink, self._gradients)
@@ -112,7 +111,7 @@ class MindsporeWatch:
 
     def _install(self) -> Iterator[Callable[[], None]]:
         yield from self._compiled.install()
-        yield from self._gradients.install(self._modules.parameter_names if self._level is not Level.OP else dict)
+        yield from self._gradients.install(self._modules.parameter_names)
         yield from self._modules.install()
         yield from self._calls.install()
         if self._ops:

@@ -125,7 +125,7 @@ def _functions() -> Iterator[tuple[FunctionType, Api]]:
     for offered in (True, False):
         for home, prefix in _HOMES:
             for name in sorted(vars(home)):
-                function = vars(home)[name]
+                function = unwrapped(vars(home)[name])
                 # `isnan_ext` and `tensor_gt` are names behind the scenes.
                 alias = home is ops and (name.endswith("_ext") or name.startswith("tensor_"))
                 if not isinstance(function, FunctionType) or id(function) in known or alias:
@@ -184,6 +184,32 @@ def describe(name: str, function: Any) -> Api | None:
             return None  # used there, and at home elsewhere: `cat`
         return Api(name, _GATHERING.get(last, ()) if ".mint." in name else ())
     return Api(name, _writes(last), inplace_position(function), _CONDITIONAL.get(last))
+
+
+def unwrapped(function: Any) -> Any:
+    """The function that a decorator of MindSpore's has wrapped, if the wrapper keeps neither its module nor its name; else itself.
+
+    MindSpore 2.10 has `mint.squeeze`, `reshape`, `flatten` and `t` as `jit_view_unsupported.<locals>.mint_view`.
+    """
+    inner, seen = function, set[int]()
+    while isinstance(inner, FunctionType) and not inner.__module__.startswith(_SOURCES):
+        held = {id(each): each for each in _functions_in(inner)}
+        if "<locals>" not in inner.__qualname__ or len(held) != 1 or not seen.isdisjoint(held):
+            return function
+        seen.update(held)
+        [inner] = held.values()
+    return inner
+
+
+def _functions_in(function: FunctionType) -> Iterator[FunctionType]:
+    """Functions that a closure holds; a cell may be empty."""
+    for cell in function.__closure__ or ():
+        try:
+            content = cell.cell_contents
+        except ValueError:
+            continue
+        if isinstance(content, FunctionType):
+            yield content
 
 
 def describe_primitive(primitive: Any) -> Api | None:

@@ -14,6 +14,7 @@ its code is one line that calls the layers, and every name leads there.
 
 from __future__ import annotations
 
+import functools
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -196,5 +197,31 @@ def _entrance(*args: Any, **kwargs: Any) -> Any:
 
 def _detour(target: Any, code: CodeType) -> CodeType:
     """The entrance's code with the target among its constants: a function's code can be replaced, the names that it sees cannot."""
-    constants = tuple(target if item == "the target goes here" else item for item in _entrance.__code__.co_consts)
-    return _entrance.__code__.replace(co_consts=constants, co_freevars=code.co_freevars, co_name=code.co_name)
+    entrance = _entrance_beside(code.co_freevars)
+    constants = tuple(target if item == "the target goes here" else item for item in entrance.co_consts)
+    return entrance.replace(co_consts=constants, co_name=code.co_name)
+
+
+@functools.cache
+def _entrance_beside(free: tuple[str, ...]) -> CodeType:
+    """The entrance's code in a closure over variables, since the code of a function has to have those of the function.
+
+    Compiled as such: with their names alone, who reads the variables of its frame (a debugger, a test runner) ends the process.
+    """
+    code = _entrance.__code__
+    if not free:
+        return code
+    names = ", ".join(free)
+    source = (
+        f"def outer({names}):\n"
+        "    def _entrance(*_args_, **_kwargs_):\n"
+        "        _target_ = 'the target goes here'\n"
+        "        return _target_(*_args_, **_kwargs_)\n"
+        f"        ({names},)\n"
+        "    return _entrance\n"
+    )
+    room = "\n" * (code.co_firstlineno - 2)  # the lines of a traceback are those of this file
+    scope: dict[str, Any] = {}
+    exec(compile(room + source, code.co_filename, "exec"), scope)
+    made: CodeType = scope["outer"](*free).__code__
+    return made
