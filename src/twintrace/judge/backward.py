@@ -545,7 +545,8 @@ class Gradients:
         measured = item.measurement
         if measured is not None and measured.max_ulp is not None and measured.max_ulp <= LEAF_UNITS:
             return Standing(Outcome.ROUNDING)
-        unseen = "module" in (self._state.sides[0].level, self._state.sides[1].level)  # functions between modules
+        # Functions between modules; at level op, kernels of a backward pass.
+        unseen = "module" in (self._state.sides[0].level, self._state.sides[1].level) or self._is_unmade(item.pair)
         if unseen and not self.rounding.is_beyond(item):
             return Standing(Outcome.UNKNOWN, None, item.verdict.because, untold=_UNSENT)
         if unseen or any(
@@ -555,6 +556,12 @@ class Gradients:
             return self._untold_gradient(item, Standing(Outcome.SAME), _UNSENT)
         what = f"{name_of_pair(item.pair)} differs where the backward pass begins"
         return Standing(Outcome.DIFFERENT, None, what, (Mistake("gradient", what, backward=True),))
+
+    def _is_unmade(self, pair: TensorPair) -> bool:
+        """True if a framework's kernels of the backward pass are no calls at level op: none has made a gradient."""
+        numbers = pair.left, pair.right
+        makers = [side.maker(number) for side, number in zip(self._state.sides, numbers, strict=True)]
+        return self._state.kernels_only and None in makers
 
     def _untold_gradient(self, item: TensorResult, incoming: Standing, why: str) -> Standing:
         if incoming.outcome is Outcome.DIFFERENT:

@@ -1,6 +1,7 @@
 """Counters: integers that the calls of a run count on, and that nothing else takes, as `num_batches_tracked` of a batch norm.
 
-are_idle_counters(state, pair)      True if no result of the run depends on either of a pair
+is_idle_counter(side, number)       True if no result of the run depends on it
+are_idle_counters(state, pair)      the same of both of a pair
 """
 
 from __future__ import annotations
@@ -14,10 +15,10 @@ from .state import JudgeState
 
 def are_idle_counters(state: JudgeState, pair: TensorPair) -> bool:
     """True of two counters of which nothing is computed on their sides."""
-    return all(_is_idle(side, number) for side, number in zip(state.sides, (pair.left, pair.right), strict=True))
+    return all(is_idle_counter(side, number) for side, number in zip(state.sides, (pair.left, pair.right), strict=True))
 
 
-def _is_idle(side: Side, number: int) -> bool:
+def is_idle_counter(side: Side, number: int) -> bool:
     """True of one integer that calls of the forward pass only write to. Where `momentum=None`, a batch norm has a share of one over
     its counter: the call that reads it as a number of Python's takes it as well.
     """

@@ -22,6 +22,7 @@ from ..model.verdicts import Outcome
 from ..operations.sides import inputs_of, name_of, outputs_of
 from ..operations.traits import traits_of
 from .backward import Gradients
+from .counters import is_idle_counter
 from .ends import Ends, writes_in_place
 from .loss_scale import LossScale
 from .settings import other_arguments
@@ -102,6 +103,9 @@ class Lone:
             other = ("right", "left")[which]
             for number, call in alone[which].items():
                 if self._is_own_state(which, call, number):
+                    continue
+                if is_idle_counter(self._state.sides[which], number):
+                    self._ends.told[which].add(number)
                     continue
                 spec = self._state.sides[which].tensor(number).spec
                 maker = self._state.sides[which].maker(number) or call

@@ -351,9 +351,8 @@ class Recomputation:
             result = self.result(which, part, values, changed)
         error = errors.of(result) if result.is_floating_point() else None
         made = (number for call in part.calls for number in outputs_of(call).values())
-        if any(
-            self.values[which].spec(number).dtype[0] == "c" for number in made
-        ):  # the running bound knows real numbers
+        # The running bound has none of complex numbers.
+        if any(self.values[which].spec(number).dtype[0] == "c" for number in made):
             size = result.abs().double()
             own = _COMPLEX_UNITS * SINGLE * (size + size.square().mean().sqrt())
             error = own if error is None else torch.maximum(error, own)
