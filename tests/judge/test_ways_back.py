@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -83,6 +84,40 @@ def test_another_way_to_the_same_gradient_agrees(tmp_path: Path, net: str, dtype
     right = after(lambda x: Scaled.apply(x, 1.0) * 0.5 + x * 0.5)[net]
 
     assert trained(tmp_path, after(lambda x: x)[net], right, dtype).code == 0
+
+
+def by_hand(s: Any, x: torch.Tensor, cut: bool = False) -> torch.Tensor:
+    scores = s.a(x)
+    largest = scores.amax(-1, keepdim=True)
+    powers = (scores - (largest.detach() if cut else largest)).exp()
+    return s.b(powers / powers.sum(-1, keepdim=True))
+
+
+@DTYPES
+@pytest.mark.parametrize("level", ["mix", "op"])
+def test_a_cut_through_which_only_rounding_comes_back_is_none(tmp_path: Path, level: str, dtype: torch.dtype) -> None:
+    """The gradient of the score that a softmax takes off is the sum of terms that cancel."""
+    assert trained(tmp_path, by_hand, functools.partial(by_hand, cut=True), dtype, level=level).code == 0
+
+
+@DTYPES
+def test_a_cut_through_which_more_comes_back_is_told(tmp_path: Path, dtype: torch.dtype) -> None:
+    def unnormalised(s: Any, x: torch.Tensor, cut: bool) -> torch.Tensor:
+        scores = s.a(x)
+        largest = scores.amax(-1, keepdim=True)
+        return s.b((scores - (largest.detach() if cut else largest)).exp())
+
+    ways = (functools.partial(unnormalised, cut=cut) for cut in (False, True))
+
+    assert trained(tmp_path, *ways, dtype).code == 1
+
+
+@DTYPES
+def test_a_cut_of_half_a_batch_does_not_agree(tmp_path: Path, dtype: torch.dtype) -> None:
+    def halved(s: Any, x: torch.Tensor) -> torch.Tensor:
+        return s.b(torch.cat([s.a(x[:2]), s.a(x[2:]).detach()]))
+
+    assert trained(tmp_path, lambda s, x: s.b(s.a(x)), halved, dtype).code in (1, 3)
 
 
 # --- level op: the kernels of the backward pass are calls -------------------------------------------------------------------

@@ -34,6 +34,10 @@ _CARRIED = 2.0
 """Multiple of what the differences that came back become in a call: it is exact but for the rounding of the call itself."""
 
 
+_ROUNDINGS = 4.0
+"""Times that a gradient in 16 bits was rounded on its way."""
+
+
 class GradientRounding:
     """Bounds on the rounding of gradients of one step."""
 
@@ -105,7 +109,7 @@ class GradientRounding:
         if not self._is_audited(which, call, part):
             return whole is None or not self.is_beyond(whole)
         allowed = self._allowed(which, call, part) + self._carried(which, call, part)
-        return self._state.recomputation.recorded.rms(which, part) <= allowed
+        return self._state.recomputation.recorded.rms(which, part) <= allowed or self._is_left_over(which, call)
 
     def is_beyond(self, item: TensorResult) -> bool:
         """True if gradients differ by more than functions that were not recorded may make of rounding: far beyond the bound, and
@@ -213,6 +217,39 @@ class GradientRounding:
             return 1.0
         return min(1.0, self._explained(parts) / distance)
 
+    def _sent(self, which: int, number: int) -> Sequence[tuple[Call, int]]:
+        """`(call, gradient)` of what a gradient that came back is the sum of."""
+        values = [value for _, value in self._state.received[which].get(number, ())]
+        sent = [item for value in values for item in self._state.sides[which].contributions(value)]
+        return sent or [(call, number) for call, _ in self._state.senders[which].get(number, ())]
+
+    def _is_left_over(self, which: int, call: Call) -> bool:
+        """True if all that came back to a call was compared with none, and is left of 16-bit gradients that cancelled."""
+        came = [gradient.tensor for gradient in call.gradients if gradient.role == "output"]
+        for number in came:
+            sent = () if number in self._state.gradient_of[which] else self._sent(which, number)
+            left = sum(self._left_over(which, sender, part) for sender, part in sent)
+            if not left or self._state.recomputation.recorded.rms(which, number) > left:
+                return False
+        return bool(came)
+
+    def _left_over(self, which: int, call: Call, number: int) -> float:
+        """Root mean square of what the rounding of 16-bit gradients that came back to a call becomes in one that it sends back: all
+        that is left where these cancel.
+        """
+        from ..operations.pullbacks import rounding_of, sent_back_of
+
+        came = [gradient.tensor for gradient in call.gradients if gradient.role == "output"]
+        coarse = [item for item in came if unit(*[self._state.sides[which].tensor(item).spec.dtype] * 2) > SINGLE]
+        if not coarse:
+            return 0.0
+        recomputation = self._state.recomputation
+        try:
+            received = {item: _ROUNDINGS * rounding_of(recomputation.values[which], item) for item in coarse}
+            return sent_back_of(recomputation, which, call, received).get(number, 0.0)
+        except not_recomputable():
+            return 0.0
+
     def _relative_noise(self, which: int, number: int) -> float:
         """The same of a gradient that came back, over its size; nothing of one that was compared and is not apart."""
         if number in self.noise[which]:
@@ -223,9 +260,7 @@ class GradientRounding:
         key = which, number
         if key not in self._relative_noises:
             self._relative_noises[key] = 0.0  # a damaged trace may go round in circles
-            values = [value for _, value in self._state.received[which].get(number, ())]
-            sent = [item for value in values for item in self._state.sides[which].contributions(value)]
-            sent = sent or [(call, number) for call, _ in self._state.senders[which].get(number, ())]
+            sent = self._sent(which, number)
             size = self._state.recomputation.recorded.rms(which, number)
             parts = [self._allowed(which, call, part) + self._carried(which, call, part) for call, part in sent]
             known = [part for part in parts if part < math.inf]

@@ -23,7 +23,7 @@ from ..model.records import Call
 from ..model.sites import Phase
 from ..model.tensors import UNITS
 from .differences import laid_back, laid_out, relative_difference
-from .evaluation import SINGLE, NotRecomputable, evaluate
+from .evaluation import SINGLE, NotRecomputable, Values, evaluate
 from .meanings import Meaning
 from .recomputation import Recomputation
 from .recorded_gradients import gradients_of
@@ -95,6 +95,13 @@ def difference_of_gradients(
         if rest <= limit:
             return replace(found, cut=(which, cut), uncut=rest)
     return found
+
+
+def rounding_of(values: Values, number: int) -> Tensor:
+    """Rounding errors of a tensor, in any direction, the same ones each time. Raises NotRecomputable."""
+    tensor, noise = values(number).detach(), torch.Generator().manual_seed(number)
+    signs = torch.randint(0, 2, tensor.shape, generator=noise, dtype=torch.float64) * 2 - 1
+    return UNITS.get(values.spec(number).dtype, 0.0) * tensor.abs() * signs.to(tensor.device)
 
 
 def sent_back_of(
