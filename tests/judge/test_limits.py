@@ -93,7 +93,7 @@ def test_gradients_may_differ_by_the_rounding_of_many_layers() -> None:
 def test_a_call_that_was_not_audited_is_taken_to_be_right_for_small_errors(error: float, told: bool) -> None:
     incoming = Standing(Outcome.ROUNDING, unaudited="an unknown kernel")
     gradients = Gradients(of_type("bf16"))
-    gradients._pullback = lambda item: None  # type: ignore[method-assign]
+    gradients._ways.difference = lambda item: None  # type: ignore[method-assign]
     judged = gradients._unexplained(item(error, "bf16"), incoming, ([], [(None, 0)]))  # type: ignore[list-item]
     assert (judged is None) is told
 

@@ -3,9 +3,9 @@
     recomputed.py    verdicts by recomputation
       state.py         what has been judged: the Standing of each pair of values and gradients
       values.py        the forward pass: leaves.py (counters.py), equal_results.py, detours.py (part and meet again), fallback.py
-      backward.py      gradients: gradient_parts.py, gradient_rounding.py, cuts.py
+      backward.py      gradients: gradient_parts.py, gradient_rounding.py, ways_back.py, cuts.py
       explanations.py  causes; ranges.py: infinite, NaN or lost on one side alone
-      conclusion.py    which mistakes reach a result: ends.py, unpaired.py, lone.py, effects.py, loss_scale.py
+      conclusion.py    which mistakes reach a result: ends.py, unpaired.py, split_parameters.py, lone.py, effects.py
     policies.py      what is allowed: auto | msprobe | troubleshooter | torch_testing | rtol and atol by hand
     tolerances.py    rtol and atol per dtype and per name, from a TOML file
     rounding.py      what rounding can explain, from dtypes, reduction lengths and magnitudes

@@ -5,6 +5,7 @@ Gradients(state).judge(item)     the standing of one pair of gradients
 gradient_parts.py       what a gradient is added up of
 gradient_rounding.py    how far apart rounding may have brought two gradients
 agreed_gradients.py     gradients that agree, and partings of which nothing is left there
+ways_back.py            gradients that come back in other ways, computed through both
 cuts.py                 calls that stop a gradient on one side alone
 """
 
@@ -14,10 +15,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 from ..model.pairs import Part, TensorPair
-from ..model.records import Call, Role
+from ..model.records import Call
 from ..model.results import Mistake, TensorResult, Terms
 from ..model.sites import Phase
 from ..model.verdicts import BADNESS, Outcome
@@ -31,15 +31,12 @@ from .gradient_parts import GradientParts
 from .gradient_rounding import GradientRounding
 from .leaves import LEAF_UNITS
 from .ranges import RangeJudge
-from .rounding import unit
-from .settings import other_arguments
 from .state import (
     UNSEEN,
     JudgeState,
     Standing,
     is_float,
     name_of_pair,
-    not_recomputable,
     only_call,
     times_bound,
     together,
@@ -47,22 +44,16 @@ from .state import (
     worse,
 )
 from .values import SELECTIVE
-
-if TYPE_CHECKING:
-    from ..operations.meanings import Meaning
-    from ..operations.pullbacks import Pullback
+from .ways_back import Parts, WaysBack
 
 _UNAUDITED = 1 / 32
 """Relative error of gradients, at most, up to which a call on their way that could not be recomputed is taken to be right."""
 _UNSENT = "no recorded call sends this gradient back"
-_NEAR = 2.0
-"""Units within which two gradients are one, whatever way they came back."""
 _PLAIN = 1e5
+"""Times what rounding explains, from which on a gradient differs that could not be recomputed."""
 _TENTH = 0.1
-"""Times what rounding explains, and relative error, from which on a gradient differs, whatever could not be recomputed."""
+"""Relative error of such a gradient, at least."""
 _UNPROVEN = "it is made of values that differ and were not recomputed"
-Parts = Sequence[Sequence[tuple[Call, int]]]
-"""`(call, gradient)` of what each side's gradient was added up of."""
 
 
 class Gradients:
@@ -75,6 +66,7 @@ class Gradients:
         self.rounding = GradientRounding(state)
         self.cuts = Cuts(state, self.rounding)
         self.agreed = AgreedGradients(state)
+        self._ways = WaysBack(state, self._parts, self.rounding, self.agreed)
 
     def judge(self, item: TensorResult) -> Standing:
         """Standing of a pair of gradients; judged once, where it is met first."""
@@ -120,33 +112,6 @@ class Gradients:
         """The weight that a gradient is of, by the parts that it is added up of."""
         return self._parts.parameter_by_gradient(which, gradient)
 
-    def _pullback(self, item: TensorResult) -> Pullback | None:
-        """Difference of two gradients that are recomputed from the same gradients of what is made of their value; None if they
-        cannot be, or are not those that were recorded: something on the way was not seen.
-        """
-        from ..operations.differences import relative_difference
-        from ..operations.pullbacks import difference_of_gradients
-
-        left, right = self._parts.values_of(item.pair)
-        bound = self._state.bound.get(right) if right is not None else None
-        if left is None or right is None or bound is None or bound.left != left:
-            return None
-        if item.pair.part is Part.INPUT_GRADIENT:  # what one call sends back: all of it, if no other takes the value
-            sent = [self._state.sides[which].contributions(number) for which, number in enumerate((left, right))]
-            if any(len(parts) != 1 for parts in sent):
-                return None
-        recomputation = self._state.recomputation
-        try:
-            found = difference_of_gradients(recomputation, (left, right), self._state.bound, self.agreed.ends)
-            recorded = recomputation.values[0](item.pair.left), recomputation.values[1](item.pair.right)
-        except not_recomputable():
-            return None
-        seen = all(
-            relative_difference(own, got.reshape(own.shape)) < self.rounding.least
-            for own, got in zip(recorded, found.gradients, strict=True)
-        )
-        return found if seen else None
-
     def _meets_again(self, item: TensorResult, judged: Standing) -> bool:
         """True if gradients that were made of parted ones agree: a loss that takes its logits by one way, or by two."""
         if (
@@ -157,85 +122,8 @@ class Gradients:
             return False
         if not all(mistake.backward and mistake.kind == "gradient" for mistake in judged.sources):
             return False
-        found = self._pullback(item)
+        found = self._ways.difference(item)
         return found is not None and not found.significant
-
-    def _set_differently(self, parts: Parts) -> tuple[Call, Meaning, Meaning] | None:
-        """The right's only call that sends a gradient back, and what it means on both sides, if its settings are not the left's."""
-        if len(parts[0]) != 1 or len(parts[1]) != 1:
-            return None
-        calls = parts[0][0][0], parts[1][0][0]
-        one, two = (side.meaning(call) for side, call in zip(self._state.sides, calls, strict=True))
-        if one is None or two is None or one.operation != two.operation:
-            return None
-        return (calls[1], one, two) if other_arguments(one, two) else None
-
-    def _come_back_alike(self, item: TensorResult, parts: Parts) -> bool:
-        """True if two gradients are near each other, or of equal calls whose results have gradients that were compared."""
-        if (item.verdict.error or 0.0) <= _NEAR * unit(item.left.spec.dtype, item.right.spec.dtype):
-            return True
-        if len(parts[0]) != len(parts[1]):
-            return False
-        for (one, _), (two, _) in zip(*parts, strict=True):
-            returned = [
-                [gradient.tensor for gradient in call.gradients if gradient.role is Role.OUTPUT] for call in (one, two)
-            ]
-            match = self._state.match_of[0].get(one.id)
-            paired = (
-                match is not None
-                and match is self._state.match_of[1].get(two.id)
-                and len(returned[0]) == len(returned[1])
-            )
-            if not paired or any(pair not in self._state.gradients for pair in zip(*returned, strict=True)):
-                return False
-        return True
-
-    def _other_setting(self, item: TensorResult, found: Pullback, parts: Parts) -> tuple[str, str] | None:
-        """Cause and advice: the setting of the left with which the right sends the same gradient back; None if there is none."""
-        from ..operations.pullbacks import difference_of_gradients
-
-        settings, (left, right) = self._set_differently(parts), self._parts.values_of(item.pair)
-        if settings is None or left is None or right is None or found.cut is not None:
-            return None
-        call, mine, other = settings
-        for name, (wanted, given) in other_arguments(mine, other).items():
-            changed = {call.id: replace(other, arguments={**other.arguments, name: mine.arguments[name]})}
-            try:
-                rest = difference_of_gradients(
-                    self._state.recomputation, (left, right), self._state.bound, self.agreed.ends, changed
-                )
-            except not_recomputable():
-                continue
-            if not rest.significant:
-                proof = f"with the left's the gradients agree: {found.relative:.1e} → {rest.relative:.1e}"
-                return f"{name}: {wanted} | {given}; {proof}", f"set {name}={wanted} on the right"
-        return None
-
-    def _other_derivative(self, item: TensorResult, found: Pullback, parts: Parts) -> Standing:
-        """Verdict on gradients that differ though they are made of the same gradients and values."""
-        what = f"the two send other gradients back: {found.relative:.1e} apart for the same gradients of what is made of it"
-        names = [" → ".join(dict.fromkeys(name_of(call) for call in calls)) for calls in found.calls]
-        why = (
-            f"the gradient comes back through {names[0] or 'nothing'} on the left, {names[1] or 'nothing'} on the right"
-        )
-        advice, side = "", ""
-        blamed: tuple[list[Call], list[Call]] = ([], [])
-        if found.cut is not None:
-            which, call = found.cut
-            side = ("left", "right")[which]
-            blamed[which].append(call)
-            why = (
-                f"only the {side} cuts the gradient ({name_of(call)}); without that the gradients agree: "
-                f"{found.relative:.1e} → {found.uncut:.1e}"
-            )
-            advice = f"let the gradient through on the {side}, or see why the other side does"
-        why, advice = self._other_setting(item, found, parts) or (why, advice)
-        coarse = unit(item.left.spec.dtype, item.right.spec.dtype) or 1.0
-        mistake = Mistake(
-            "gradient", what, why, advice, side, found.relative / coarse, backward=True,
-            left=tuple(blamed[0]), right=tuple(blamed[1]),
-        )  # fmt: skip
-        return Standing(Outcome.DIFFERENT, None, what, (mistake,))
 
     def _is_on_detour(self, pair: TensorPair) -> bool:
         """True if each side goes its own way to what follows: an expert for the tokens that need it, and for all of them."""
@@ -452,15 +340,15 @@ class Gradients:
             return Standing(Outcome.UNKNOWN, None, item.verdict.because, untold=incoming.unaudited)
         if not self.rounding.are_apart(item, parts):
             # What another setting does, or another way back, may be no more than what rounding explains: it is computed.
-            other = self._set_differently(parts) is not None or not self._come_back_alike(item, parts)
-            found = self._pullback(item) if other else None
-            return self._other_derivative(item, found, parts) if found is not None and found.significant else None
+            other = self._ways.set_differently(parts) is not None or not self._ways.are_alike(item, parts)
+            found = self._ways.difference(item) if other else None
+            return self._ways.told(item, found, parts) if found is not None and found.significant else None
         cut = self.cuts.cut_off(0) or self.cuts.cut_off(1)
         if cut is not None:
             return Standing(Outcome.DIFFERENT, None, cut[0].what, (cut[0],))
-        found = self._pullback(item)
+        found = self._ways.difference(item)
         if found is not None and found.significant:
-            return self._other_derivative(item, found, parts)
+            return self._ways.told(item, found, parts)
         if max(map(len, parts)) > 1:
             return self._untold_gradient(item, incoming, "the two are added up of what other calls sent back")
         why = f"{name_of_pair(item.pair)} differs, and none of the recorded calls that sent it back explains it"
