@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import inspect
 import io
 import json
 import re
@@ -10,7 +11,7 @@ import sys
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
-from typing import get_args
+from typing import get_args, get_type_hints
 
 import numpy as np
 import openpyxl
@@ -412,3 +413,17 @@ def test_the_words_that_verbs_take_are_those_that_they_know():
     assert get_args(words.LevelName) == tuple(Level)
     assert get_args(words.KeepName) == tuple(Keep)
     assert set(get_args(words.PolicyName)) == set(POLICIES)
+
+
+def test_every_verb_says_which_words_it_takes():
+    """Editors complete them, and type checkers know them."""
+    named = {"level": words.LevelName, "policy": words.PolicyName}
+    verbs = [verb for name in tt.__all__ if inspect.isfunction(verb := getattr(tt, name))]
+    told = {
+        (verb.__name__, name): hint
+        for verb in verbs
+        for name, hint in get_type_hints(verb).items()
+        if name in named and hint not in (named[name], named[name] | None)
+    }
+    assert told == {}
+    assert get_type_hints(tt.selfcheck)["keep"] == words.KeepName | None

@@ -90,6 +90,19 @@ def test_right_ports_agree(tmp_path: Path, right: Way, dtype: torch.dtype) -> No
     assert trained(tmp_path, several, right, dtype).code == 0
 
 
+def test_what_was_compared_in_parts_is_on_both_sides(tmp_path: Path) -> None:
+    compared_in_parts, uncompared = (
+        trained(tmp_path / keep, several, in_one, keep=keep) for keep in ("tensor", "statistics")
+    )
+
+    assert uncompared.strays - compared_in_parts.strays == 8  # weights and biases of three layers, and of one
+    told = f"{uncompared.strays} gradients are on one side only."
+    assert told in uncompared.remarks
+    page = tmp_path / "page.html"
+    uncompared.to_html(page)
+    assert page.read_text(encoding="utf-8").count(f">{told}<") == 1
+
+
 @pytest.mark.parametrize("level", ["op", "module"])
 def test_right_ports_agree_at_other_levels(tmp_path: Path, level: str) -> None:
     assert trained(tmp_path, several, in_one, level=level).code == 0

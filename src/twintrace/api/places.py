@@ -10,7 +10,7 @@ import functools
 import itertools
 import math
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -151,9 +151,9 @@ def compare_place(
         gradients = [_of_pair(measured, pair) for pair in alignment.parameter_gradients]
         results = bounds.judge(*place, cases, gradients)
         results += bounds.judge_gradients(*place, gradients)
-    strays = _stray_gradients(alignment, sides)
+    alone = alignment.only_left, alignment.only_right
     if standing is None:
-        return PlaceResult(results, alignment.only_left, alignment.only_right, strays, bounds.left_behind, {})
+        return PlaceResult(results, *alone, _stray_gradients(alignment, sides), bounds.left_behind, {})
     progress(f"{label}: recomputing", 1, 2)
     from ..operations.workers import working
 
@@ -161,7 +161,7 @@ def compare_place(
     with working():
         told = judge.judge()
     progress(f"{label}: recomputing", 1, 1)
-    alone = alignment.only_left, alignment.only_right
+    strays = _stray_gradients(alignment, sides, told.in_parts)
     behind = bounds.left_behind, judge.left_behind
     return PlaceResult(
         told.results, *alone, strays, *behind, told.parted, told.untold, told.lone, told.notes, told.reached
@@ -218,20 +218,25 @@ def recomputation_of(journals: tuple[Journal, Journal], graphs: tuple[Graph, Gra
     return Recomputation(graphs, (reading(0), reading(1)))
 
 
-def _stray_gradients(alignment: Alignment, sides: tuple[Side, Side]) -> int:
+def _stray_gradients(
+    alignment: Alignment, sides: tuple[Side, Side], in_parts: Sequence[Collection[int]] = ((), ())
+) -> int:
     """Gradients that one side alone has, and should not: within one framework all of them, between two those of parameters
-    that have a partner. A weight that the other side keeps in three pieces has none.
+    that have a partner. A weight that the other side keeps in three pieces has none; its gradient was compared `in_parts`.
     """
+    strays = tuple(
+        [stray for stray in own if stray.tensor not in in_parts[which]]
+        for which, own in enumerate((alignment.stray_left, alignment.stray_right))
+    )
     if sides[0].framework == sides[1].framework:
         inner = (item for match in alignment.matches for item in (*match.only_left, *match.only_right))
-        return len(alignment.stray_left) + len(alignment.stray_right) + sum(item.part.backward for item in inner)
+        return len(strays[0]) + len(strays[1]) + sum(item.part.backward for item in inner)
     paired: tuple[set[str], set[str]] = (set(), set())
     for match in alignment.matches:
         for pair in match.tensors:
             if pair.part is Part.PARAMETER:
                 paired[0].update(f"{call.site.name}.{pair.left_slot}" for call in match.left)
                 paired[1].update(f"{call.site.name}.{pair.right_slot}" for call in match.right)
-    strays = (alignment.stray_left, alignment.stray_right)
     return sum(item.slot in names for side, names in zip(strays, paired, strict=True) for item in side)
 
 

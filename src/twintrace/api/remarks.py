@@ -58,7 +58,7 @@ def remarks_on(traces: tuple[Trace, Trace], walk: Walk, left_out: Sequence[tuple
     yield from _not_numbers(results)
     strays = sum(part.strays for part in parts)
     if strays:
-        yield f"{strays} gradients are on one side only."
+        yield f"{counted(strays, 'gradient')} {'is' if strays == 1 else 'are'} on one side only."
 
 
 def unreadable_places(errors: Mapping[tuple[int, int], TraceFormatError]) -> Iterator[str]:

@@ -12,6 +12,7 @@ from ..collect.selfcheck import Run, choose
 from ..model.errors import TraceError, UsageError
 from ..model.records import Level
 from ..model.repetition import FirstDifference, Repetition, Unsteadiness
+from ..model.words import LevelName
 from ..store.registry import open_trace
 
 
@@ -19,7 +20,7 @@ def run_twice(
     script: str | os.PathLike[str],
     arguments: Sequence[str] = (),
     *,
-    level: str | None = None,
+    level: LevelName | None = None,
     seed: int | None = None,
     keep: str | os.PathLike[str] | None = None,
 ) -> Repetition:

@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from .. import api
+from ..model.words import KeepName, LevelName
 
 _AS_GIVEN = {"ignore_unknown_options": True, "allow_interspersed_args": False}
 
@@ -32,7 +33,7 @@ def _script(command: Callable[..., Any]) -> Callable[..., Any]:
 @click.option(
     "--keep", type=click.Choice(["statistics", "fingerprint", "tensor"]), help="Keep this, whatever the script says."
 )
-def selfcheck(script: str, arguments: tuple[str, ...], level: str | None, keep: str | None) -> None:
+def selfcheck(script: str, arguments: tuple[str, ...], level: LevelName | None, keep: KeepName | None) -> None:
     """Run SCRIPT without recording, again without, and with; compare losses, gradients and weights bit by bit.
 
     A script that calls tt.record is recorded as it says, and its models are compared as well as its global variables. One that
@@ -53,7 +54,7 @@ def selfcheck(script: str, arguments: tuple[str, ...], level: str | None, keep: 
 @click.option(
     "--keep", type=click.Path(file_okay=False), help="A folder for the two traces, to be looked at afterwards."
 )
-def twice(script: str, arguments: tuple[str, ...], level: str | None, seed: int | None, keep: str | None) -> None:
+def twice(script: str, arguments: tuple[str, ...], level: LevelName | None, seed: int | None, keep: str | None) -> None:
     """Run SCRIPT twice and compare the two runs bit by bit: is it deterministic? If not, name the first call that differs, and why.
 
     Causes: random numbers without a seed, the order of the data, initial weights, a kernel that is not deterministic, threads,

@@ -23,11 +23,12 @@ from typing import Any
 from ..frameworks import registry
 from ..model.errors import SessionError, UsageError
 from ..model.records import Keep, Level
+from ..model.words import KeepName, LevelName
 from .selfcheck import Run, SelfCheck, judge
 
 
 def selfcheck_script(
-    script: str, arguments: Sequence[str] = (), *, level: str | None = None, keep: str | None = None
+    script: str, arguments: Sequence[str] = (), *, level: LevelName | None = None, keep: KeepName | None = None
 ) -> SelfCheck:
     """Run `script` twice without and once with recording, each in a process of its own, and compare bit by bit."""
     _check(script)
@@ -48,7 +49,7 @@ def selfcheck_script(
 
 
 def record_twice(
-    script: str, arguments: Sequence[str], folder: Path, *, level: str | None = None, seed: int | None = None
+    script: str, arguments: Sequence[str], folder: Path, *, level: LevelName | None = None, seed: int | None = None
 ) -> tuple[Run, Run]:
     """Run `script` twice, each in a process of its own, recorded with fingerprints into `folder/first` and `folder/second`.
 

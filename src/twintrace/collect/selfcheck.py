@@ -30,6 +30,7 @@ from ..frameworks import registry
 from ..frameworks.protocol import Framework, Unreadable
 from ..model.errors import UsageError
 from ..model.records import Keep, Level
+from ..model.words import KeepName, LevelName
 from ..store.digest import fingerprint
 from ..store.stage import DEFAULT_BYTES
 from .models import framework_for, named_models
@@ -184,7 +185,7 @@ class _Counted(Session):
             self.on_close()
 
 
-def selfcheck(step: Callable[..., Any], *, level: str | None = None, keep: str | None = None) -> SelfCheck:
+def selfcheck(step: Callable[..., Any], *, level: LevelName | None = None, keep: KeepName | None = None) -> SelfCheck:
     """Run `step` without recording, again without, and with; compare what it returns, bit by bit.
 
         def step(record):

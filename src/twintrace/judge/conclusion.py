@@ -56,6 +56,8 @@ class Judgement:
     """Differences that nobody can set right, one sentence each."""
     reached: frozenset[Mistake] = frozenset()
     """Mistakes that reach a result, those of earlier steps among them."""
+    in_parts: tuple[frozenset[int], frozenset[int]] = (frozenset(), frozenset())
+    """Gradients of each side that were compared with parts of the other's, or as parts of it."""
 
 
 class Conclusion:
@@ -119,6 +121,7 @@ class Conclusion:
             tuple(lone.differences),
             self._notes(),
             frozenset(reached),
+            (frozenset(self._split.compared[0]), frozenset(self._split.compared[1])),
         )
 
     def _at_the_ends(

@@ -56,8 +56,7 @@ def headline_of_comparison(comparison: Comparison, rows: Sequence[int]) -> list[
     parts += _ranks(comparison)
     parts += _mistakes(comparison)
     untold = (f"Could not be told: {text}" for text in comparison.untold)
-    strays = [f"{comparison.strays:,} gradients are on one side only."] if comparison.strays else []
-    return [*parts, *_remarks([*remarks(comparison), *untold, *strays])]
+    return [*parts, *_remarks([*remarks(comparison), *untold])]
 
 
 _SHOWN = 50

@@ -12,6 +12,7 @@ import pytest
 
 from ...api import compare, selfcheck
 from ...api import open as open_trace
+from ...model.words import LevelName
 from ..fixtures import Page
 from ..reading import Reading
 from ..recording import LEVELS, api, every_level, loss_of, needs_backward, recorded, recorder, spy
@@ -184,7 +185,7 @@ class HooksContract:
             ), comparison
 
     @every_level
-    def test_the_run_keeps_its_bits(self, framework: Page, level: str) -> None:
+    def test_the_run_keeps_its_bits(self, framework: Page, level: LevelName) -> None:
         missing = LEVELS[level] - framework.adapter.capabilities()
         if missing:
             pytest.skip(f"{framework.name} does not offer {', '.join(sorted(missing))}")
