@@ -13,7 +13,7 @@ from mindspore import Parameter, Tensor, mint, nn, ops  # noqa: E402
 from mindspore.train import Callback, Model  # noqa: E402
 
 import twintrace as tt  # noqa: E402
-from twintrace.frameworks.mindspore.names import unwrapped  # noqa: E402
+from twintrace.frameworks.mindspore.names import _unwrapped  # noqa: E402
 from twintrace.model.records import Role  # noqa: E402
 from twintrace.model.sites import Kind, Phase  # noqa: E402
 from twintrace.testing.reading import Reading, check_same_bits  # noqa: E402
@@ -532,9 +532,9 @@ def test_a_wrapper_stands_for_the_one_function_that_it_wraps():
 
         return wrapped
 
-    assert unwrapped(wrapper(wrapper(ops.relu))) is ops.relu
+    assert _unwrapped(wrapper(wrapper(ops.relu))) is ops.relu
     for other in (wrapper(np.maximum), wrapper(ops.relu, ops.tanh), np.maximum, 3):
-        assert unwrapped(other) is other
+        assert _unwrapped(other) is other
 
 
 @pytest.mark.offered("mindspore.MsDispatchMode")

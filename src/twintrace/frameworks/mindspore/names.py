@@ -125,7 +125,7 @@ def _functions() -> Iterator[tuple[FunctionType, Api]]:
     for offered in (True, False):
         for home, prefix in _HOMES:
             for name in sorted(vars(home)):
-                function = unwrapped(vars(home)[name])
+                function = _unwrapped(vars(home)[name])
                 # `isnan_ext` and `tensor_gt` are names behind the scenes.
                 alias = home is ops and (name.endswith("_ext") or name.startswith("tensor_"))
                 if not isinstance(function, FunctionType) or id(function) in known or alias:
@@ -186,7 +186,7 @@ def describe(name: str, function: Any) -> Api | None:
     return Api(name, _writes(last), inplace_position(function), _CONDITIONAL.get(last))
 
 
-def unwrapped(function: Any) -> Any:
+def _unwrapped(function: Any) -> Any:
     """The function that a decorator of MindSpore's has wrapped, if the wrapper keeps neither its module nor its name; else itself.
 
     MindSpore 2.10 has `mint.squeeze`, `reshape`, `flatten` and `t` as `jit_view_unsupported.<locals>.mint_view`.
