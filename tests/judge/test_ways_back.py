@@ -86,6 +86,21 @@ def test_another_way_to_the_same_gradient_agrees(tmp_path: Path, net: str, dtype
     assert trained(tmp_path, after(lambda x: x)[net], right, dtype).code == 0
 
 
+@DTYPES
+def test_a_value_that_one_side_alone_has_is_rounded(tmp_path: Path, dtype: torch.dtype) -> None:
+    """Queries that are scaled before the product, and scores after it: by no power of two."""
+
+    def scaled(s: Any, x: torch.Tensor, before: bool) -> torch.Tensor:
+        q, k = s.a(x), s.b(x)
+        scores = (q * 0.3) @ k.mT if before else (q @ k.mT) * 0.3
+        return scores.softmax(-1) @ s.c(x)
+
+    ways = [functools.partial(scaled, before=before) for before in (True, False)]
+
+    assert trained(tmp_path / "there", *ways, dtype).code == 0
+    assert trained(tmp_path / "back", *ways[::-1], dtype).code == 0
+
+
 def by_hand(s: Any, x: torch.Tensor, cut: bool = False) -> torch.Tensor:
     scores = s.a(x)
     largest = scores.amax(-1, keepdim=True)

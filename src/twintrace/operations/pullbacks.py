@@ -167,8 +167,9 @@ class _Way:
         self._ends = ends
         self._through_cuts = through_cuts
         self._changed = changed or {}
+        self._known = set(bound) if which else {item.left for item in bound.values()}
         self._own: set[int] = set()
-        """Values of the right that the left has no counterpart of."""
+        """Values that the other side has no counterpart of, as they were rounded."""
         side = recomputation.sides[which]
         found: dict[int, Call] = {}
         self._skipped: list[Call] = []
@@ -217,7 +218,7 @@ class _Way:
     @property
     def limit(self) -> float:
         """Relative difference up to which two gradients are one."""
-        types = [self._re.values[1].spec(number).dtype for number in self._own]
+        types = [self._re.values[self._which].spec(number).dtype for number in self._own]
         return max([_SAME, *(_OWN_UNITS * UNITS[dtype] for dtype in types if UNITS.get(dtype, 0.0) > SINGLE)])
 
     def gradient(self) -> Tensor:
@@ -230,7 +231,7 @@ class _Way:
             number = side.origin(number) if number not in made else number
             if number in made:
                 return made[number]
-            if self._which == 1 and sloped and number not in self._bound:
+            if sloped and number not in self._known:
                 self._own.add(number)
             return read(number).detach()
 
