@@ -128,6 +128,24 @@ def test_rows_without_a_gradient_are_told(tmp_path: Path, dtype: torch.dtype) ->
     assert not any("q.weight |" in difference or "v.weight |" in difference for difference in result.lone)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16], ids=["f32", "f16"])
+@pytest.mark.parametrize("of_weight", [False, True], ids=["of the value", "of the weight"])
+def test_a_hundredth_of_the_gradient_of_some_rows_is_told(tmp_path: Path, of_weight: bool, dtype: torch.dtype) -> None:
+    """Computed by the calls of both sides: rounding in many layers explains as much."""
+
+    def partly_cut(value: torch.Tensor, cut: bool) -> torch.Tensor:
+        return value * 0.99 + (value - value * 0.99).detach() if cut else value
+
+    def right(s: Any, x: torch.Tensor) -> torch.Tensor:
+        weight = torch.cat([s.qkv.weight[:64], partly_cut(s.qkv.weight[64:], of_weight)])
+        q, k, v = F.linear(x, weight, s.qkv.bias).chunk(3, -1)
+        return attend(s, q, k, partly_cut(v, not of_weight))
+
+    result = trained(tmp_path, several, right, dtype)
+
+    assert result.code == 1
+
+
 def test_at_level_module_the_rows_are_those_of_the_gradients(tmp_path: Path) -> None:
     result = trained(tmp_path, several, keys_cut, level="module")
 

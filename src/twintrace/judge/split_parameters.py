@@ -19,11 +19,14 @@ from typing import TYPE_CHECKING
 from ..model.pairs import Stray
 from ..model.results import CallResult
 from .backward import Gradients
+from .rounding import unit
 from .state import JudgeState, attach, not_recomputable
 
 if TYPE_CHECKING:
     from ..operations.splits import Split, Tensor
 
+_ON_THE_WAY = 4.0
+"""Units by which gradients differ of which one is computed from values as they were rounded on the way, and the other is not."""
 _Layers = Mapping[str, tuple["Split", Sequence[Stray]]]
 
 
@@ -37,7 +40,7 @@ class SplitParameters:
         self.compared: tuple[set[int], set[int]] = set(), set()
         """Gradients that were compared, of each side."""
         self.noise: tuple[set[int], set[int]] = set(), set()
-        """Those of them that are apart, and rounding of what cancelled."""
+        """Gradients among them that are apart, and rounding of what cancelled."""
         self.differences: list[str] = []
 
     def find(self, results: list[CallResult]) -> None:
@@ -118,10 +121,14 @@ class SplitParameters:
             own, part = split.of(place, total), others[place]
             gradient = split.as_laid(place, values[1 - which](part.tensor)).reshape(own.shape)
             self.compared[1 - which].add(part.tensor)
-            apart = _distance(own, gradient)
-            if apart > self._rounding.least and self._is_noise(1 - which, part, own, gradient):
+            apart, limit = _distance(own, gradient), self._rounding.least
+            if apart > limit and self._is_noise(1 - which, part, own, gradient):
                 self.noise[1 - which].add(part.tensor)
-            elif apart > self._rounding.least and not self._cut(results):
+                continue
+            if apart <= limit:  # bounds in 16 bits explain much: what the calls of both sides send back is computed
+                exact = self._computed(which, whole, part, split, place)
+                apart, limit = exact if exact is not None else (apart, limit)
+            if apart > limit and not self._cut(results):
                 names = (whole.slot, part.slot) if which == 0 else (part.slot, whole.slot)
                 self.differences.append(
                     f"the gradients of {names[0]} | {names[1]} differ in what they have in common: relative error {apart:.1e}"
@@ -133,6 +140,32 @@ class SplitParameters:
             self.differences.append(
                 f"only the {side} has a gradient of a part of {whole.slot}: is it frozen on the {other}?"
             )
+
+    def _computed(self, which: int, whole: Stray, part: Stray, split: Split, place: int) -> tuple[float, float] | None:
+        """Distance of the gradients of a part and of its rows, sent back from the same gradients in float64, and the distance up to
+        which they are one; None if these are not those that were recorded.
+        """
+        from ..operations.pullbacks import gradient_from
+
+        state, ends = self._state, self._gradients.agreed.ends
+        found: list[Tensor] = []
+        limits: list[float] = []
+        for side, stray in ((which, whole), (1 - which, part)):
+            value = self._value(side, stray)
+            if value is None:
+                return None
+            try:
+                gradient, limit = gradient_from(state.recomputation, side, value, state.bound, ends)
+                recorded = state.recomputation.values[side](stray.tensor)
+            except not_recomputable():
+                return None
+            if _distance(recorded.reshape(gradient.shape), gradient) >= self._rounding.least:
+                return None
+            found.append(gradient)
+            dtype = state.sides[side].tensor(stray.tensor).spec.dtype
+            limits += [limit, _ON_THE_WAY * unit(dtype, dtype)]
+        own = split.of(place, found[0])
+        return _distance(own, split.as_laid(place, found[1]).reshape(own.shape)), max(limits)
 
     def _is_noise(self, which: int, part: Stray, *gradients: Tensor) -> bool:
         """True if gradients are rounding of what cancelled: so is all that calls sent back to the part, where this is known."""

@@ -97,6 +97,16 @@ def difference_of_gradients(
     return found
 
 
+def gradient_from(
+    recomputation: Recomputation, which: int, value: int, bound: Mapping[int, Bound], ends: Mapping[int, int]
+) -> tuple[Tensor, float]:
+    """Gradient of a value that need not have a partner, from those of the left that agree (`ends`), and the relative difference up
+    to which it is one with another side's. Raises NotRecomputable.
+    """
+    way = _Way(recomputation, which, value, bound, ends)
+    return way.gradient(), way.limit
+
+
 def rounding_of(values: Values, number: int) -> Tensor:
     """Rounding errors of a tensor, in any direction, the same ones each time. Raises NotRecomputable."""
     tensor, noise = values(number).detach(), torch.Generator().manual_seed(number)
