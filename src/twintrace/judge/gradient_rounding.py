@@ -19,7 +19,7 @@ import math
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 
-from ..model.records import Call
+from ..model.records import Call, Role
 from ..model.results import TensorResult
 from ..model.tensors import Tensor
 from ..model.verdicts import Outcome
@@ -32,8 +32,6 @@ _NOISE = 64.0
 """Units of the element type by which gradients may differ after many layers, relative to their norm."""
 _CARRIED = 2.0
 """Multiple of what the differences that came back become in a call: it is exact but for the rounding of the call itself."""
-
-
 _ROUNDINGS = 4.0
 """Times that a gradient in 16 bits was rounded on its way."""
 
@@ -143,7 +141,7 @@ class GradientRounding:
         score = self._state.recomputation.audit(which, call, whole=True).backward.get(number)
         if score is None:
             return math.inf
-        received = [gradient.tensor for gradient in call.gradients if gradient.role == "output"]
+        received = _came_back(call)
         noise = min((self._relative_noise(which, item) for item in received), default=0.0)
         if noise == math.inf and self._carried(which, call, number):
             noise = 0.0  # what that noise becomes here is known
@@ -164,7 +162,7 @@ class GradientRounding:
         key = which, call.id
         if key not in self._sent_back:
             self._sent_back[key] = {}
-            came = [gradient.tensor for gradient in call.gradients if gradient.role == "output"]
+            came = _came_back(call)
             self._find_shares((which, item) for item in came)
             received = {}
             for gradient in came:
@@ -196,11 +194,10 @@ class GradientRounding:
                 continue
             found[place] = key
             made_of = (
-                (which, gradient.tensor)
+                (which, gradient)
                 for which, sent in enumerate(self._parts.sent(item.pair))
                 for call, _ in sent
-                for gradient in call.gradients
-                if gradient.role == "output"
+                for gradient in _came_back(call)
             )
             waiting += [other for other in made_of if other in self._settled and other not in self._shares]
         for place in sorted(found):
@@ -225,7 +222,7 @@ class GradientRounding:
 
     def _is_left_over(self, which: int, call: Call) -> bool:
         """True if all that came back to a call was compared with none, and is left of 16-bit gradients that cancelled."""
-        came = [gradient.tensor for gradient in call.gradients if gradient.role == "output"]
+        came = _came_back(call)
         for number in came:
             sent = () if number in self._state.gradient_of[which] else self._sent(which, number)
             left = sum(self._left_over(which, sender, part) for sender, part in sent)
@@ -239,7 +236,7 @@ class GradientRounding:
         """
         from ..operations.pullbacks import rounding_of, sent_back_of
 
-        came = [gradient.tensor for gradient in call.gradients if gradient.role == "output"]
+        came = _came_back(call)
         coarse = [item for item in came if unit(*[self._state.sides[which].tensor(item).spec.dtype] * 2) > SINGLE]
         if not coarse:
             return 0.0
@@ -266,6 +263,11 @@ class GradientRounding:
             known = [part for part in parts if part < math.inf]
             self._relative_noises[key] = math.inf if parts and not known else sum(known) / size if size else 0.0
         return self._relative_noises[key]
+
+
+def _came_back(call: Call) -> list[int]:
+    """Gradients of the results of a call."""
+    return [gradient.tensor for gradient in call.gradients if gradient.role is Role.OUTPUT]
 
 
 def _rms(tensor: Tensor) -> float:
