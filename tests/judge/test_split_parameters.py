@@ -128,7 +128,7 @@ def test_rows_without_a_gradient_are_told(tmp_path: Path, dtype: torch.dtype) ->
     assert not any("q.weight |" in difference or "v.weight |" in difference for difference in result.lone)
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float16], ids=["f32", "f16"])
+@DTYPES
 @pytest.mark.parametrize("of_weight", [False, True], ids=["of the value", "of the weight"])
 def test_a_hundredth_of_the_gradient_of_some_rows_is_told(tmp_path: Path, of_weight: bool, dtype: torch.dtype) -> None:
     """Computed by the calls of both sides: rounding in many layers explains as much."""

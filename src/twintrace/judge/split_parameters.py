@@ -19,14 +19,11 @@ from typing import TYPE_CHECKING
 from ..model.pairs import Stray
 from ..model.results import CallResult
 from .backward import Gradients
-from .rounding import unit
 from .state import JudgeState, attach, not_recomputable
 
 if TYPE_CHECKING:
     from ..operations.splits import Split, Tensor
 
-_ON_THE_WAY = 4.0
-"""Units by which gradients differ of which one is computed from values as they were rounded on the way, and the other is not."""
 _Layers = Mapping[str, tuple["Split", Sequence[Stray]]]
 
 
@@ -145,27 +142,25 @@ class SplitParameters:
         """Distance of the gradients of a part and of its rows, sent back from the same gradients in float64, and the distance up to
         which they are one; None if these are not those that were recorded.
         """
-        from ..operations.pullbacks import gradient_from
+        from ..operations.pullbacks import gradients_of_parts
 
-        state, ends = self._state, self._gradients.agreed.ends
-        found: list[Tensor] = []
-        limits: list[float] = []
-        for side, stray in ((which, whole), (1 - which, part)):
-            value = self._value(side, stray)
-            if value is None:
-                return None
-            try:
-                gradient, limit = gradient_from(state.recomputation, side, value, state.bound, ends)
+        state = self._state
+        strays = (whole, part) if which == 0 else (part, whole)
+        values = [self._value(side, stray) for side, stray in enumerate(strays)]
+        if values[0] is None or values[1] is None:
+            return None
+        try:
+            gradients, limit = gradients_of_parts(
+                state.recomputation, (values[0], values[1]), state.bound, self._gradients.agreed.ends
+            )
+            for side, (stray, gradient) in enumerate(zip(strays, gradients, strict=True)):
                 recorded = state.recomputation.values[side](stray.tensor)
-            except not_recomputable():
-                return None
-            if _distance(recorded.reshape(gradient.shape), gradient) >= self._rounding.least:
-                return None
-            found.append(gradient)
-            dtype = state.sides[side].tensor(stray.tensor).spec.dtype
-            limits += [limit, _ON_THE_WAY * unit(dtype, dtype)]
-        own = split.of(place, found[0])
-        return _distance(own, split.as_laid(place, found[1]).reshape(own.shape)), max(limits)
+                if _distance(recorded.reshape(gradient.shape), gradient) >= self._rounding.least:
+                    return None
+        except not_recomputable():
+            return None
+        own = split.of(place, gradients[which])
+        return _distance(own, split.as_laid(place, gradients[1 - which]).reshape(own.shape)), limit
 
     def _is_noise(self, which: int, part: Stray, *gradients: Tensor) -> bool:
         """True if gradients are rounding of what cancelled: so is all that calls sent back to the part, where this is known."""

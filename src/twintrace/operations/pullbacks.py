@@ -14,8 +14,9 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 import torch
 
@@ -37,8 +38,9 @@ _LONGEST = 256
 """Calls between a value and those whose gradients agree, at most."""
 _SAME = 1e-6
 """Relative difference of two gradients that constants in float32 explain."""
-_OWN_UNITS = 16.0
-"""Units of the element type that values of one side alone may be off by: tables in bf16."""
+_ROUNDINGS = 2.0
+"""Units of their element type that values and gradients of one side alone may be off by: they were rounded on the way."""
+_NO_ERRORS: Mapping[int, Tensor] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +86,7 @@ def difference_of_gradients(
         return relative_difference(one, laid_out(two, layout, one.shape))
 
     relative = apart(mine, other)
-    limit = max(item.limit for item in way)
+    limit = _limit(way, (mine, other)) if relative > _SAME else _SAME
     found = Pullback(relative, relative > limit, (way[0].calls, way[1].calls), (mine, other))
     for which in (0, 1) if found.significant else ():
         cut = way[which].first_cut()
@@ -97,14 +99,15 @@ def difference_of_gradients(
     return found
 
 
-def gradient_from(
-    recomputation: Recomputation, which: int, value: int, bound: Mapping[int, Bound], ends: Mapping[int, int]
-) -> tuple[Tensor, float]:
-    """Gradient of a value that need not have a partner, from those of the left that agree (`ends`), and the relative difference up
-    to which it is one with another side's. Raises NotRecomputable.
+def gradients_of_parts(
+    recomputation: Recomputation, values: tuple[int, int], bound: Mapping[int, Bound], ends: Mapping[int, int]
+) -> tuple[tuple[Tensor, Tensor], float]:
+    """Gradients of two values that were not compared with each other, from those of the left that agree (`ends`), and the relative
+    difference up to which parts of them are one. Raises NotRecomputable.
     """
-    way = _Way(recomputation, which, value, bound, ends)
-    return way.gradient(), way.limit
+    way = [_Way(recomputation, which, number, bound, ends) for which, number in enumerate(values)]
+    gradients = way[0].gradient(), way[1].gradient()
+    return gradients, _limit(way, gradients)
 
 
 def rounding_of(values: Values, number: int) -> Tensor:
@@ -177,9 +180,8 @@ class _Way:
         self._ends = ends
         self._through_cuts = through_cuts
         self._changed = changed or {}
-        self._known = set(bound) if which else {item.left for item in bound.values()}
-        self._own: set[int] = set()
-        """Values that the other side has no counterpart of, as they were rounded."""
+        self._read: set[int] = set()
+        """Values as they were rounded that a gradient depends on."""
         side = recomputation.sides[which]
         found: dict[int, Call] = {}
         self._skipped: list[Call] = []
@@ -225,14 +227,39 @@ class _Way:
                     seen.update(item.id for item in side.takers(made))
         return min(self._skipped, key=lambda item: item.order, default=None)
 
-    @property
-    def limit(self) -> float:
-        """Relative difference up to which two gradients are one."""
-        types = [self._re.values[self._which].spec(number).dtype for number in self._own]
-        return max([_SAME, *(_OWN_UNITS * UNITS[dtype] for dtype in types if UNITS.get(dtype, 0.0) > SINGLE)])
+    def limit(self, gradient: Tensor, other: _Way) -> float:
+        """Relative difference up to which the other side's gradient is one with this one: what rounding makes of it of values and
+        gradients that this side reads, and the other has not, or computes.
+        """
+        values, side = self._re.values[self._which], self._re.sides[self._which]
+        read, ends = {other._on_the_left(number) for number in other._read}, set(other._ends_reached())
+        errors: dict[int, Tensor] = {}
+        for number in self._read:
+            known = self._on_the_left(number) in read or side.parameter_name(number) is not None
+            if not known and _is_rounded(values, number):
+                errors[number] = _ROUNDINGS * rounding_of(values, number)
+        left = self._re.values[0]
+        of_ends = {
+            end: _ROUNDINGS * rounding_of(left, end)
+            for end in self._ends_reached()
+            if end not in ends and _is_rounded(left, end)
+        }
+        if not errors and not of_ends:
+            return _SAME
+        return max(_SAME, relative_difference(gradient, self.gradient(errors, of_ends)))
 
-    def gradient(self) -> Tensor:
-        """The gradient of the value in float64, by the left's gradients of the ends."""
+    def _ends_reached(self) -> list[int]:
+        """The left's gradients that this one is computed from."""
+        return [end for number in self._reached if (end := self._end(number)) is not None]
+
+    def _on_the_left(self, number: int) -> tuple[int, int]:
+        """Side and number of a value: the left's of those that were compared."""
+        return (0, self._bound[number].left) if self._which and number in self._bound else (self._which, number)
+
+    def gradient(self, errors: Mapping[int, Tensor] = _NO_ERRORS, of_ends: Mapping[int, Tensor] = _NO_ERRORS) -> Tensor:
+        """The gradient of the value in float64, by the left's gradients of the ends; with errors of values that are read, and of
+        these gradients.
+        """
         side, re = self._re.sides[self._which], self._re
         read: Callable[[int], Tensor] = re.values[0] if self._which == 0 else re.from_left(self._bound)
         made: dict[int, Tensor] = {self._number: read(self._number).detach().clone().requires_grad_()}
@@ -241,9 +268,10 @@ class _Way:
             number = side.origin(number) if number not in made else number
             if number in made:
                 return made[number]
-            if sloped and number not in self._known:
-                self._own.add(number)
-            return read(number).detach()
+            if sloped:
+                self._read.add(number)
+            value = read(number).detach()
+            return value + errors[number] if number in errors else value
 
         with torch.enable_grad(), plain_attention():
             for call in self.calls:
@@ -257,6 +285,7 @@ class _Way:
                 if result is None or gradient is None or not result.requires_grad:
                     continue
                 seed = re.values[0](gradient)
+                seed = seed + of_ends[gradient] if gradient in of_ends else seed
                 layout = self._bound[number].layout if self._which else None
                 results.append(result)
                 seeds.append((laid_back(seed, layout, result.shape) if layout else seed).reshape(result.shape))
@@ -275,6 +304,15 @@ class _Way:
         if self._through_cuts and meaning.operation == "detach":
             return Meaning("identity", meaning.arguments, meaning.results, meaning.called)
         return meaning
+
+
+def _limit(way: Sequence[_Way], gradients: tuple[Tensor, Tensor]) -> float:
+    """Relative difference up to which the gradients of two sides are one."""
+    return max(one.limit(gradient, other) for one, other, gradient in zip(way, way[::-1], gradients, strict=True))
+
+
+def _is_rounded(values: Values, number: int) -> bool:
+    return UNITS.get(values.spec(number).dtype, 0.0) > SINGLE
 
 
 def _results(meaning: Meaning, operand: Callable[[str, int], Tensor]) -> dict[int, Tensor]:
