@@ -78,6 +78,15 @@ def test_a_product_of_three_in_another_order(tmp_path: Path, factor: float, code
     assert found.code == code, tt.verdict(found)
 
 
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize(("after", "code"), [(0.3, 0), (0.301, 1)])
+def test_a_product_that_is_scaled_before_or_after_it(tmp_path: Path, after: float, code: int, turned: bool) -> None:
+    """The product is the result on one side, and a step on the way to it on the other."""
+    ways: list[Forward] = [lambda x: (x * 0.3) @ x.mT, lambda x: (x @ x.mT) * after]
+    found = of_functions(tmp_path, *(ways[::-1] if turned else ways))
+    assert found.code == code, tt.verdict(found)
+
+
 @pytest.mark.parametrize("keep", ["statistics", "fingerprint"])
 def test_without_values_another_operation_of_the_same_result_is_not_accused(tmp_path: Path, keep: str) -> None:
     found = of_functions(tmp_path, lambda x: x / 3, lambda x: x * (1 / 3), keep=keep)

@@ -150,7 +150,7 @@ class Detours:
         for pair, judged in self._state.values.items():
             if pair[0] in ends.of[0] and judged.outcome is Outcome.DIFFERENT and pair not in elsewhere:
                 reached |= judged.sources
-        for pair in elsewhere:
+        for pair in filter(lambda pair: self._is_parting(self._state.values[pair]), elsewhere):
             own = frozenset(self._state.values[pair].mistakes)
             self._met |= own if own.isdisjoint(reached) else frozenset()
         undone = self._met - reached
@@ -201,7 +201,7 @@ class Detours:
         return all(not audit.failure and all(score.ratio <= 1 for score in audit.forward.values()) for audit in audits)
 
     def _paired_elsewhere(self, ends: Ends) -> set[tuple[int, int]]:
-        """Parted pairs of a result and a step on the way to another: the result agrees with one of the other side as well."""
+        """Pairs of a result and a step on the way to another that differ: the result agrees with one of the other side as well."""
         agreeing: tuple[set[int], set[int]] = (set(), set())
         for pair, judged in self._state.values.items():
             if judged.outcome.good and pair[0] in ends.of[0] and pair[1] in ends.of[1]:
@@ -210,7 +210,7 @@ class Detours:
         return {
             pair
             for pair, judged in self._state.values.items()
-            if self._is_parting(judged)
+            if judged.outcome is Outcome.DIFFERENT
             and any(pair[which] in agreeing[which] and pair[1 - which] not in ends.of[1 - which] for which in (0, 1))
         }
 
