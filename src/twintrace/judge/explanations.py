@@ -24,6 +24,7 @@ from .state import SINGLE, JudgeState, Standing, is_float, only_call
 if TYPE_CHECKING:
     from ..operations.candidates import Cause
     from ..operations.differences import Difference
+    from ..operations.meanings import Meaning
 
 _PRODUCTS = 3
 """Products of which most must have another element type before a run counts as one in another precision."""
@@ -64,11 +65,25 @@ class Explainer:
             advice = "seed both sides alike, or switch the random part off (dropout p=0, eval mode) and compare again"
             mistake = Mistake("random", what, what, advice, left=drawing[0], right=drawing[1])
             return Standing(Outcome.DIFFERENT, because=what, mistakes=(mistake,))
-        side = "left" if random[0] else "right"
+        which = 0 if random[0] else 1
+        side, other = ("left", "right")[which], ("right", "left")[which]
         what = f"only the {side} draws random numbers: {names}"
-        why = f"{what}; is the other side in eval mode, or its rate 0 (training, p)?"
-        mistake = Mistake("random", what, why, side=side, left=drawing[0], right=drawing[1])
+        settings = self._settings_of_drawing(which, drawing[which], (left, right)[1 - which])
+        why = f"{what}; {settings or f'is the {other} in eval mode, or its rate 0 (training, p)?'}"
+        advice = f"switch it off on the {side} (eval mode, a rate of 0) where the {other} does without it"
+        mistake = Mistake("random", what, why, advice, side, left=drawing[0], right=drawing[1])
         return Standing(Outcome.DIFFERENT, because=what, mistakes=(mistake,))
+
+    def _settings_of_drawing(self, which: int, drawing: Sequence[Call], others: Slice) -> str:
+        """Settings in which a call that draws random numbers differs from its like in the other side's calls, as text."""
+        own = self._state.sides[which].meaning(drawing[0]) if drawing else None
+        theirs = map(self._state.sides[1 - which].meaning, others.calls)
+        like = next(
+            (item for item in theirs if own is not None and item is not None and item.operation == own.operation), None
+        )
+        if own is None or like is None:
+            return ""
+        return _settings_told(like, own) if which else _settings_told(own, like)
 
     def _drawing(self, which: int, part: Slice) -> tuple[Call, ...]:
         """The first call of a slice that draws random numbers."""
@@ -85,7 +100,7 @@ class Explainer:
         one, two = self._state.sides[0].meaning(left.calls[0]), self._state.sides[1].meaning(right.calls[0])
         if one is None or two is None or one.operation != two.operation:
             return ""
-        return ", ".join(f"{name}: {ours} | {theirs}" for name, (ours, theirs) in other_arguments(one, two).items())
+        return _settings_told(one, two)
 
     def cause(self, left: Slice, right: Slice, pair: TensorPair) -> Cause | None:
         """The change that explains a difference, proven from the values that both sides begin with; None if none does."""
@@ -319,3 +334,7 @@ class Explainer:
         if names[0] != names[1]:
             return f"none of the changes that were tried explains it; left: {names[0]}; right: {names[1]}"
         return "none of the changes that were tried explains it"
+
+
+def _settings_told(one: Meaning, two: Meaning) -> str:
+    return ", ".join(f"{name}: {ours} | {theirs}" for name, (ours, theirs) in other_arguments(one, two).items())

@@ -17,7 +17,7 @@ from ..model.pairs import Part
 from ..model.records import Call, Role
 from ..model.results import Mistake, TensorResult
 from ..model.verdicts import Outcome
-from ..operations.sides import name_of
+from ..operations.sides import name_of, outputs_of
 from .agreed_gradients import AgreedGradients
 from .gradient_parts import GradientParts
 from .gradient_rounding import GradientRounding
@@ -124,6 +124,17 @@ class WaysBack:
                 return f"{name}: {wanted} | {given}; {proof}", f"set {name}={wanted} on the right"
         return None
 
+    def _parted(self, found: Pullback) -> frozenset[Mistake]:
+        """Mistakes in values that the calls make through which a gradient comes back, where these do not meet again."""
+        made = [
+            self._state.standing(which, number)
+            for which, calls in enumerate(found.calls)
+            for call in calls
+            for number in outputs_of(call).values()
+        ]
+        sources = [judged.sources for judged in made if judged.outcome is Outcome.DIFFERENT]
+        return frozenset().union(*sources) - self._state.undone
+
     def told(self, item: TensorResult, found: Pullback, parts: Parts) -> Standing:
         """Verdict on gradients that differ though they are made of the same gradients and values."""
         what = f"the two send other gradients back: {found.relative:.1e} apart for the same gradients of what is made of it"
@@ -142,7 +153,11 @@ class WaysBack:
                 f"{found.relative:.1e} → {found.uncut:.1e}"
             )
             advice = f"let the gradient through on the {side}, or see why the other side does"
-        why, advice = self._other_setting(item, found, parts) or (why, advice)
+        setting = self._other_setting(item, found, parts)
+        parted = self._parted(found) if found.cut is None and setting is None else frozenset()
+        if parted:  # derivatives of calls that compute something else
+            return Standing(Outcome.DIFFERENT, None, item.verdict.because, sources=parted)
+        why, advice = setting or (why, advice)
         coarse = unit(item.left.spec.dtype, item.right.spec.dtype) or 1.0
         mistake = Mistake(
             "gradient", what, why, advice, side, found.relative / coarse, backward=True,

@@ -106,6 +106,9 @@ def told(value: Argument) -> str:
         return "a tensor"
     if isinstance(value, tuple):
         return f"({', '.join(map(told, value))}{',' if len(value) == 1 else ''})"
+    if isinstance(value, slice):
+        ends = ["" if end is None else told(end) for end in (value.start, value.stop)]
+        return ":".join(ends if value.step in (None, 1) else [*ends, told(value.step)])
     if isinstance(value, float) and math.isfinite(value):
         short = f"{value:.7g}"  # a number that was held in float32 is 0.8, not 0.800000011920929
         return repr(float(short)) if math.isclose(float(short), value, rel_tol=1e-7) else repr(value)

@@ -27,6 +27,7 @@ from pathlib import PurePath
 
 from ..model.pairs import Alone
 from ..model.results import CallResult, Comparison, Divergence, Mistake, TensorResult
+from ..model.tensors import UNITS
 from ..model.verdicts import Outcome
 from ..model.words import counted, times
 from . import ranks
@@ -294,9 +295,10 @@ def extent(parting: Divergence) -> str:
     if numbers:
         told.append(numbers)
     if first is not None:
-        measured = first.measurement
-        if mistake.kind == "meaning" and 0 < mistake.size < float("inf") and numbers:
-            coarse = first.left.spec.dtype if first.left.spec.dtype == first.right.spec.dtype else "the coarser side"
+        measured, dtypes = first.measurement, {first.left.spec.dtype, first.right.spec.dtype}
+        rounded = not dtypes.isdisjoint(UNITS)  # integers are exact
+        if rounded and mistake.kind == "meaning" and 0 < mistake.size < float("inf") and numbers:
+            coarse = dtypes.pop() if len(dtypes) == 1 else "the coarser side"
             told[-1] += f", {times(mistake.size)} times the rounding of {coarse}"
         if measured is not None and measured.rmse is not None and measured.rms_left:
             relative = f"{measured.rmse / measured.rms_left:.1e}"
@@ -308,7 +310,7 @@ def extent(parting: Divergence) -> str:
         if worst is not None and "worst at" not in numbers:
             told.append(f"worst at [{', '.join(map(str, worst.index))}]: {worst.left:.9g} | {worst.right:.9g}")
         terms = first.terms
-        if terms is not None and (terms.left is not None or terms.right is not None):
+        if rounded and terms is not None and (terms.left is not None or terms.right is not None):
             own = " | ".join("–" if item is None else times(item) for item in (terms.left, terms.right))
             told.append(f"own error {own} times the rounding bound")
     return "; ".join(told) or "not measured"

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from ...model.pairs import Layout
 from ..candidates import Candidate, Cause, with_substitute
-from ..meanings import Operand
+from ..meanings import Operand, told
 from ..sides import Bound, name_of
 from ..traits import traits_of
 
@@ -90,10 +90,10 @@ def other_inputs(search: Search) -> Iterator[Candidate]:
             same = search.recomputation.values[0].spec(mine).shape == search.recomputation.values[1].spec(number).shape
             if mine in taken or mine not in partners or not same:
                 continue
-            text = (
-                f"the right takes {_origin(search, 1, number)} where the left takes {_origin(search, 0, mine)}: "
-                "are the two exchanged?"
-            )
+            origins = _origin(search, 1, number), _origin(search, 0, mine)
+            parts = ("", "") if origins[0] != origins[1] else (_part(search, 1, number), _part(search, 0, mine))
+            theirs, ours = (f"{part}{origin}" for part, origin in zip(parts, origins, strict=True))
+            text = f"the right takes {theirs} where the left takes {ours}: are the two exchanged?"
             bound = {**search.bound, number: replace(search.bound[number], left=mine)}
             yield Candidate(Cause(text, setting="operands", advice="take the same operand on the right"), bound=bound)
 
@@ -117,6 +117,25 @@ def other_leaves(search: Search) -> Iterator[Candidate]:
     text = f"the two start from different constants, which no recorded call made: {named}"
     advice = "give both sides the same constants: how they are computed before is not recorded"
     yield Candidate(Cause(text, setting="constants", advice=advice), bound={**search.bound, **given})
+
+
+def _part(search: Search, which: int, number: int) -> str:
+    """Which part of a result a value is: one of several that a call made of it, or the elements at an index."""
+    side = search.recomputation.sides[which]
+    for _ in range(_INPUTS):
+        maker = side.maker(number)
+        meaning = side.meaning(maker) if maker is not None else None
+        if meaning is None or not traits_of(meaning).moves:
+            return ""
+        key = meaning.results.get(number)
+        if isinstance(key, int) and len(meaning.results) > 1:
+            return f"part {key + 1} of {len(meaning.results)} of "
+        if meaning.operation == "getitem":
+            index = meaning.arguments.get("index")
+            places = index if isinstance(index, tuple) else (index,)
+            return f"[{', '.join(map(told, places))}] of "
+        number = next((operand.tensor for _, operand in meaning.operands()), number)
+    return ""
 
 
 def _origin(search: Search, which: int, number: int) -> str:

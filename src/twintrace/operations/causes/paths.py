@@ -1,9 +1,10 @@
 """Operands that reach a call in two ways.
 
+    lone_paths(search)        candidates: "only the left computes here: … → mul → cat → mul → add"
     operand_paths(search)     candidates: "input of linear: repeat_interleave(…) on the left, repeat(…) on the right"
 
-Tried last: if the right's call with the left's operand gives the left's result, the difference is in the calls that make this
-operand.
+The latter are tried last: if the right's call with the left's operand gives the left's result, the difference is in the calls that
+make this operand.
 """
 
 from __future__ import annotations
@@ -48,7 +49,6 @@ def operand_paths(search: Search) -> Iterator[Candidate]:
         values = search.values(0), search.values(1)
     except NotRecomputable:
         return
-    yield from _lone_path(search)
     for one, two in reversed(search.pairs):
         if one.operation != two.operation or traits_of(two).moves:
             continue
@@ -59,7 +59,7 @@ def operand_paths(search: Search) -> Iterator[Candidate]:
             yield _candidate(search, one, two, paths)
 
 
-def _lone_path(search: Search) -> Iterator[Candidate]:
+def lone_paths(search: Search) -> Iterator[Candidate]:
     """One side without all its calls, if the other only takes what is there: keys that one side alone rotates."""
     for which in (0, 1):
         calls = search.meanings(which)

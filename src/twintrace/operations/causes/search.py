@@ -63,12 +63,16 @@ class Search:
         return self.right if which else self.left
 
     def taking_an_input(self, which: int, cause: Cause) -> Iterator[Candidate]:
-        """One side with a value that it begins with in place of its result, each that has its shape."""
+        """One side with a value that it begins with, as it is or moved, in place of its result, each that has its shape."""
         part, spec = self.slices[which], self.recomputation.values[which].spec
-        for number in part.edge:
+        begun = dict.fromkeys(part.edge)
+        for meaning in self.meanings(which):
+            if traits_of(meaning).moves and all(operand.tensor in begun for _, operand in meaning.operands()):
+                begun.update(dict.fromkeys(meaning.results))
+        for number in begun:
             if spec(number).shape == spec(part.tensor).shape and number != part.tensor:
-                copy = [Meaning("torch.Tensor.clone", {"0": Operand(number)}, {part.tensor: 0}, "clone")]
-                yield Candidate.on(which, cause, copy)
+                copy = Meaning("torch.Tensor.clone", {"0": Operand(number)}, {part.tensor: 0}, "clone")
+                yield Candidate.on(which, cause, [*self.makers(which, number), copy])
 
     def makers(self, which: int, number: int) -> list[Meaning]:
         """Calls of a slice that make a value, in their order."""

@@ -19,7 +19,7 @@ from ..sides import Bound, Slice, outputs_of
 from .calls import lone_calls, lone_modules, operations_of, variants_of
 from .inputs import exchanged_inputs, exchanged_transposed, other_inputs, other_leaves
 from .masks import masks
-from .paths import operand_paths
+from .paths import lone_paths, operand_paths
 from .search import Search
 from .settings import all_settings, factors, operands_of, settings_of, written_numbers
 
@@ -105,6 +105,7 @@ def _candidates(search: Search) -> Iterator[Candidate]:
         yield from lone_calls(search, which)
     for which in (0, 1):
         yield from lone_modules(search, which)
+    yield from lone_paths(search)
     yield from masks(search)
     for one, two in search.pairs:
         for candidate in operations_of(search, one, two):
