@@ -123,7 +123,8 @@ def effect_of_constants(
 
     other = recomputation.result(which, part, moved, meanings)
     if other.shape != result.shape and laid_out(other, layout, result.shape).shape != result.shape:
-        other = recomputation.result(which, part, moved, own)  # a number that decides on the shape: a factor of an interpolation
+        # A number that decides on the shape: the factor of an interpolation.
+        other = recomputation.result(which, part, moved, own)
     apart = (laid_out(other.to(result.dtype), layout, result.shape) - result).abs().nan_to_num(0.0, 0.0, 0.0)
     return _WOBBLE * (apart + spread(apart, result))
 
