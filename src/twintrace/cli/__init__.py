@@ -17,7 +17,8 @@
     twintrace weights …             map, convert, compare, certify weights
     twintrace npy compare DIR DIR   two folders of .npy files side by side
 
-In: the command line. Out: text, and an exit code: 0 yes, 1 no (the runs differ), 2 could not be done. Not here: any logic.
+In: the command line. Out: text, and an exit code: 0 yes, 1 no (the runs differ), 2 could not be done, 3 could not be told.
+Not here: any logic.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ import sys
 
 import click
 
+from .. import __version__
 from ..model.errors import TwintraceError
 
 __all__ = ["cli", "main"]
@@ -76,7 +78,7 @@ twintrace --help lists all commands, twintrace COMMAND --help its options and ex
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]}, invoke_without_command=True)
-@click.version_option(package_name="twintrace")
+@click.version_option(__version__, package_name="twintrace")
 @click.pass_context
 def cli(ctx: click.Context) -> None:
     """Record what a network computed, lay two records side by side, see where they first part and why."""
