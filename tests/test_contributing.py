@@ -79,12 +79,18 @@ def test_the_layout_of_the_page_is_read_and_compared(tmp_path, monkeypatch):
 def test_an_issue_form_is_one(path):
     form = yaml.safe_load(path.read_text(encoding="utf-8"))
     if path.name == "config.yml":
-        assert set(form) == {"blank_issues_enabled"}
+        assert set(form) == {"blank_issues_enabled", "contact_links"}
+        [link] = form["contact_links"]
+        assert link["name"]
+        assert "Report a vulnerability" in link["about"]
+        assert link["url"] in (ROOT / "SECURITY.md").read_text(encoding="utf-8")
         return
     assert form["name"]
     assert form["description"]
-    fields = form["body"]
-    assert {field["type"] for field in fields} <= {"textarea", "dropdown", "checkboxes", "input", "markdown"}
+    note, *fields = form["body"]
+    assert note["type"] == "markdown"
+    assert "Report a vulnerability" in note["attributes"]["value"]
+    assert {field["type"] for field in fields} <= {"textarea", "dropdown", "checkboxes", "input"}
     assert all(field["attributes"]["label"] for field in fields)
     names = [field["id"] for field in fields]
     assert len(set(names)) == len(names) > 1
