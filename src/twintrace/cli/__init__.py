@@ -26,11 +26,13 @@ from __future__ import annotations
 import difflib
 import importlib
 import sys
+from typing import Any
 
 import click
 
 from .. import __version__
 from ..model.errors import TwintraceError
+from .streams import unending_output
 
 __all__ = ["cli", "main"]
 
@@ -88,17 +90,18 @@ def cli(ctx: click.Context) -> None:
 
 def main() -> None:
     """The `twintrace` command."""
+    with unending_output():
+        sys.exit(_run())
+
+
+def _run() -> Any:
+    """Exit code of the command that `sys.argv` gives, its errors told."""
     try:
-        sys.exit(cli.main(standalone_mode=False))  # click hands an exit code back instead of raising it
+        return cli.main(standalone_mode=False)  # click hands an exit code back instead of raising it
     except TwintraceError as error:
         click.echo(f"twintrace: {error}", err=True)
-        sys.exit(2)
     except click.ClickException as error:
         error.show()
-        sys.exit(2)
     except click.Abort:
         click.echo("twintrace: interrupted", err=True)
-        sys.exit(2)
-    except BrokenPipeError:  # `twintrace show … | head`
-        sys.stderr.close()
-        sys.exit(0)
+    return 2
