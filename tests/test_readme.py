@@ -203,8 +203,23 @@ def test_costs_and_sizes_are_those_of_the_benchmarks():
     assert "9.7, 10.2, 16.3 ×" in ENGLISH
 
 
-def test_the_picture_is_there_and_small():
-    assert PICTURE.read_bytes().startswith(b"\x89PNG")
+def described(picture: bytes) -> str:
+    """The text that a PNG has under "Description", in a chunk of its own (iTXt)."""
+    at = 8
+    while at < len(picture):
+        length = int.from_bytes(picture[at : at + 4], "big")
+        keyword, _, rest = picture[at + 8 : at + 8 + length].partition(b"\0")
+        if picture[at + 4 : at + 8] == b"iTXt" and keyword == b"Description":
+            return rest[2:].split(b"\0", 2)[2].decode()  # two bytes of compression, language, keyword in it
+        at += 12 + length
+    return ""
+
+
+def test_the_picture_shows_the_verdict_at_the_top():
+    """`make picture` writes the verdict of the page that it photographs into the file."""
+    [told, *_] = (code for language, code in BLOCK.findall(ENGLISH) if language == "text")
+    assert without_digits(described(PICTURE.read_bytes())) == without_digits(told), "make picture"
+    assert described(b"\x89PNG\r\n\x1a\n" + bytes(4) + b"IEND" + bytes(4)) == ""
     assert PICTURE.stat().st_size < LARGEST
     assert "docs/images/report.png" in ENGLISH
 

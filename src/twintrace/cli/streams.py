@@ -44,8 +44,8 @@ class _Unending:
 def unending_output() -> Iterator[None]:
     """Standard output and error that may be closed at the other end.
 
-    `twintrace compare … --csv pairs.csv | head` writes its files and ends with the code that it would end with alone: an exit code is
-    an answer, and a pipe has no say in it.
+    `twintrace compare … --csv pairs.csv | head` writes its files and ends with the code that it would end with alone: an exit code
+    is an answer, and a pipe has no say in it.
     """
     before = sys.stdout, sys.stderr
     sys.stdout, sys.stderr = (cast(TextIO, _Unending(stream)) for stream in before)
