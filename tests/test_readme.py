@@ -192,7 +192,7 @@ def test_costs_and_sizes_are_those_of_the_benchmarks():
     for level, (_, *sizes) in rows(results, "## Size of a trace").items():
         for keep, size in zip(KEEPS, map(float, sizes), strict=True):
             ratio = on_gpu.get((level, keep))
-            bracket = "" if ratio is None else f" (GPU {ratio:.{0 if ratio > 10 else 1}f} ×)"
+            bracket = "" if ratio is None else f" (GPU {ratio:.{0 if ratio > 10 else 1}f})"
             expected[level, keep] = f"{on_cpu[level, keep]:.1f} ×{bracket}, {size:.{0 if size > 10 else 1}f} MB"
     told = rows(ENGLISH, "`level` says what is recorded")
     cells = {(level, keep): cell for level, row in told.items() for keep, cell in zip(KEEPS, row[1:], strict=True)}
@@ -239,7 +239,7 @@ def skeleton(text: str) -> dict[str, list[str]]:
         "links": [link.replace(".zh.md", ".md") for link in links if not link.startswith(("README", "#"))],
         "tables": [str(len(line.split("|"))) for line in prose.splitlines() if line.startswith("|")],
         "commands": sorted(set(re.findall(r"`((?:twintrace|tt\.|make|with tt)[^`]*)`", prose))),
-        "figures": re.findall(r"\d[\d.]* (?:×|MB)", prose),
+        "figures": re.findall(r"\(GPU [\d.]+\)|\d[\d.]* (?:×|MB)", prose),
     }
 
 
