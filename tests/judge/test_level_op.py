@@ -145,3 +145,32 @@ def test_a_backward_pass_begins_with_values_that_were_rounded(tmp_path: Path, fa
             ((result * torch.arange(320.0).cos().reshape(4, 5, 16)).mean() + result.square().mean()).backward()
 
     assert compared(tmp_path, run, level="op").code == int(factor != 1)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=["f32", "bf16", "f16"])
+def test_a_small_term_of_the_loss_is_told(tmp_path: Path, dtype: torch.dtype) -> None:
+    """In bf16 the loss is rounded to the same bits, and the term is less in each gradient than the rounding of saved values."""
+    labels = torch.randint(0, 32, (64,), generator=torch.Generator().manual_seed(3))
+
+    def run(side: int, record: Callable[..., Any]) -> None:
+        net = Net(lambda s, x: s.out(s.key(x)), key=nn.Linear(32, 32), out=nn.Linear(32, 32)).to(dtype)
+        with record(net):
+            out = net(rand(64, 32).to(dtype))
+            loss = F.cross_entropy(out, labels)
+            (loss if side else loss + 0.01 * out.pow(2).mean()).backward()
+
+    result = compared(tmp_path, run, level="op")
+
+    assert result.code == 1
+    assert "only the left adds" in str(result)
+
+
+def test_an_interpolation_by_a_factor_that_float32_rounds_down(tmp_path: Path) -> None:
+    """20 of 12 rows: the factor decides on the shape, and is no constant that may be off by its rounding."""
+
+    def run(side: int, record: Callable[..., Any]) -> None:
+        net = Net(lambda s, x: F.interpolate(x, scale_factor=20 / 12, mode=("bilinear", "bicubic")[side]))
+        with record(net):
+            net(rand(1, 2, 12, 12))
+
+    assert compared(tmp_path, run, level="op").code == 1

@@ -49,7 +49,7 @@ def in_order_of_flow(left: CallTree, right: CallTree, pairs: Sequence[Named]) ->
             for pair in pairs
             if not _consistent(origins, partner, pair.left, pair.right)
             and _gives_other_values(left, right, pair)
-            and _is_known_by_name_alone(origins, partner, pair)
+            and (_is_known_by_name_alone(origins, partner, pair) or _gives_what_others_give(left, right, pair))
         }
         if not unfounded:
             return list(pairs)
@@ -322,6 +322,30 @@ def _is_known_by_name_alone(origins: tuple[_Origins, _Origins], partner: dict[in
         return False
     into = trees[0].inputs(pair.left), trees[1].inputs(pair.right)
     return not any(_same_origin(origins, partner, *both, as_large or not kernel) for both in zip(*into, strict=False))
+
+
+def _gives_what_others_give(left: CallTree, right: CallTree, pair: Named) -> bool:
+    """Is it a kernel of the backward pass, and are the results of both its calls those of other calls on the other side? Queries,
+    keys and values take the same data, and their gradients may be computed in any order.
+    """
+    call = left.calls[pair.left]
+    if call.site.phase is not Phase.BACKWARD or call.site.kind is not Kind.OP:
+        return False
+    ends = (left, pair.left, right), (right, pair.right, left)
+    return all(_is_given_elsewhere(own, index, other) for own, index, other in ends)
+
+
+def _is_given_elsewhere(own: CallTree, index: int, other: CallTree) -> bool:
+    """Does the other side give the first result of a call by a call of the same name?"""
+    results, call = own.outputs(index)[:1], own.calls[index]
+    return any(
+        alike(own.tensor(result.tensor), other.tensor(given.tensor)) > 0
+        for result in results
+        for place, candidate in enumerate(other.calls)
+        if candidate.site.name == call.site.name and candidate.site.phase is call.site.phase
+        for given in other.outputs(place)[:1]
+        if other.tensor(given.tensor).spec.shape == own.tensor(result.tensor).spec.shape
+    )
 
 
 def _shapes(tree: CallTree, index: int) -> list[tuple[int, ...]]:
