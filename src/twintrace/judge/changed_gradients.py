@@ -20,8 +20,10 @@ from ..model.tensors import Tensor
 from ..model.verdicts import Outcome
 from .carried import identity
 from .optimizers import GRADIENTS
-from .rounding import size
+from .rounding import size, unit
 
+_SIGMAS = 8.0
+"""Standard errors, at least, that the mean of rounded elements may be off by: a unit is three standard deviations of rounding."""
 _ADDED_UP = (
     "the backward pass gives the same gradients on both sides, but the {side}'s optimizer takes them with those of the step before "
     "on top"
@@ -97,8 +99,10 @@ def _is_sum(item: TensorResult, before: TensorResult, given: TensorResult | None
     if any(mean is None for mean in means):
         return False
     now, then, new = (mean or 0.0 for mean in means)
-    # A mean may be small where the elements are not.
-    rounding = 1e-6 * (size(_of(before, side)) + size(_of(given, side)))
+    # A mean may be small where the elements are not, each of which was rounded.
+    total = _of(item, side)
+    coarse = _SIGMAS * unit(total.spec.dtype) / math.sqrt(max(math.prod(total.spec.shape), 1))
+    rounding = max(1e-6, coarse) * (size(_of(before, side)) + size(_of(given, side)))
     return math.isclose(now, then + new, rel_tol=1e-4, abs_tol=rounding)
 
 

@@ -14,9 +14,10 @@ from dataclasses import dataclass, replace
 
 from ..model.pairs import Match, Part
 from ..model.results import CallResult, Mistake
-from ..model.sites import Kind
+from ..model.sites import Kind, Phase
 from ..model.values import TensorRef, leaves
 from ..model.verdicts import Outcome
+from ..operations.sides import name_of
 from ..operations.traits import writes
 from .backward import Gradients
 from .effects import effects_of_kernels, for_other_steps, hides_the_same, small_effects
@@ -81,6 +82,7 @@ class Conclusion:
             attach(results, call, which, mistake)
         reached, untold = self._at_the_ends(results, judged)
         self._unseen_state(results)
+        self._idle_settings(results)
         self._unpaired.find_extended(results)
         self._unpaired.match()
         if self._scale.factor is None:
@@ -189,6 +191,21 @@ class Conclusion:
             for text, names in self._state.rounded.items()
         ]
         return (*unavoidable, *self._state.remarks, *rounded)
+
+    def _idle_settings(self, results: Sequence[CallResult]) -> None:
+        """Notes settings of optimizers that differ and change nothing here: a weight decay that 16 bits round away."""
+        for result in results:
+            updates = all(call.site.phase is Phase.UPDATE for call in (*result.match.left, *result.match.right))
+            if (
+                result.settings
+                and updates
+                and not result.mistakes
+                and all(t.verdict.outcome.good for t in result.tensors)
+            ):
+                settings = ", ".join(f"{name}: {ours} | {theirs}" for name, (ours, theirs) in result.settings.items())
+                self._state.remarks.append(
+                    f"{name_of(result.match.left[0])} is set differently, without effect on these values: {settings}"
+                )
 
     def _unseen_state(self, results: list[CallResult]) -> None:
         """Tells of settings that decide on state that was not recorded: the momentum of a norm at level module."""

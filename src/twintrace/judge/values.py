@@ -20,7 +20,7 @@ from ..model.pairs import Layout, Part, TensorPair
 from ..model.results import CallResult, Mistake, TensorResult, Terms
 from ..model.sites import Kind, Phase
 from ..model.verdicts import Outcome
-from ..operations.beginnings import from_same_values
+from ..operations.beginnings import before_rounding, from_same_values
 from ..operations.sides import Bound, Slice, name_of, outputs_of
 from ..operations.traits import gives_any_order, traits_of
 from .counters import are_idle_counters
@@ -204,6 +204,13 @@ class Values:
                     left, right = longer
                     bound = self._state.partners(left, right)
                     difference = recomputation.difference(left, right, bound, pair.layout)
+            elif difference is not None and difference.significant:
+                longer = before_rounding(self._state.sides, left, right, self._state.known)
+                if longer != (left, right):
+                    partners = self._state.partners(*longer)
+                    unrounded = recomputation.difference(*longer, partners, pair.layout)
+                    if not unrounded.significant:
+                        (left, right), bound, difference = longer, partners, unrounded
         except not_recomputable() as error:
             unsettled = audited.mistakes or audited.untold or incoming.outcome is not Outcome.DIFFERENT
             if not unsettled and self._detours.meets_again(item, incoming.sources):

@@ -1,6 +1,7 @@
 """Values that two slices begin with, and those that stand for each other among them.
 
     from_same_values(sides, left, right, …)      both slices, made longer until they begin with the same values
+    before_rounding(sides, left, right, known)   both slices, made longer by calls that could change nothing, for want of bits
     later_values(sides, left, right, bound)      values that one side takes as they were recorded, and the other recomputes
     with_equals(sides, left, right, bound)       the binding with more of what is one value on both sides
 
@@ -21,6 +22,7 @@ _CUTS = 64
 """Values at most that are passed over to find those that two slices both begin with."""
 
 Sides = tuple[Side, Side]
+Slices = tuple[Slice, Slice]
 
 
 def from_same_values(
@@ -98,6 +100,31 @@ def later_values(sides: Sides, left: Slice, right: Slice, bound: Mapping[int, Bo
         if (maker := sides[which].maker(number)) is not None
     ]
     return [max(made)[1:]] if made else []
+
+
+def before_rounding(sides: Sides, left: Slice, right: Slice, known: tuple[Collection[int], Collection[int]]) -> Slices:
+    """Two slices made longer by the calls that have left a value as it was because 16 bits hold no other: a second moment times
+    0.999 in bf16 has the bits of the one that the other side's kernel begins with.
+    """
+    parts = [left, right]
+    for which, part in enumerate((left, right)):
+        coarse = [
+            number for number in part.edge if UNITS.get(sides[which].tensor(number).spec.dtype, 0.0) > UNITS["f32"]
+        ]
+        unchanged = {number for number in coarse if _is_unchanged(sides[which], number)}
+        if unchanged:
+            longer = sides[which].slice(part.tensor, set(known[which]) - unchanged)
+            parts[which] = part if longer.failure else longer
+    return parts[0], parts[1]
+
+
+def _is_unchanged(side: Side, number: int) -> bool:
+    """True if a call that computes has given one of its operands back, bit by bit."""
+    maker, bits = side.maker(number), side.tensor(number).fingerprint
+    meaning = None if maker is None or bits is None else side.meaning(maker)
+    if meaning is None or traits_of(meaning).moves or traits_of(meaning).casts:
+        return False
+    return any(side.tensor(operand.tensor).fingerprint == bits for _, operand in meaning.operands())
 
 
 def is_constant(side: Side, number: int) -> bool:
