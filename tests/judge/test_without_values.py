@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 torch = pytest.importorskip("torch")
+import torch.nn.functional as F  # noqa: E402
 from torch import nn  # noqa: E402
 
 import twintrace as tt  # noqa: E402
@@ -17,6 +18,7 @@ from tests.judge.recorded_pairs import Net, compared, rand  # noqa: E402
 pytestmark = pytest.mark.needs_torch
 
 Step = Callable[[torch.Tensor, int], torch.Tensor]
+Loss = Callable[[torch.Tensor], torch.Tensor]
 ABOVE = torch.ones(32, 32).triu(1).bool()
 
 
@@ -53,6 +55,14 @@ def fill_with(left: Any, right: Any) -> Step:
             lambda x, side: x.masked_fill(ABOVE, -6e4 if side else float("-inf")).softmax(-1),
             id="masks before a softmax",
         ),
+        pytest.param(
+            lambda x, side: (
+                torch.where(ABOVE, torch.tensor(-1e4, dtype=x.dtype), x).float().softmax(-1).to(x.dtype)
+                if side
+                else x.masked_fill(ABOVE, float("-inf")).softmax(-1)
+            ),
+            id="masks before a softmax in float32",
+        ),
         pytest.param(lambda x, side: x.T.softmax(0).T if side else x.softmax(-1), id="axes of a transposed square"),
         pytest.param(
             lambda x, side: (
@@ -88,6 +98,50 @@ def test_another_axis_is_told_by_what_it_changes(tmp_path: Path) -> None:
     found = compared(tmp_path, run_of(lambda x, side: x.softmax(side)), keep="statistics")
     assert found.code == 1
     assert "softmax" in tt.verdict(found)
+
+
+LABELS = torch.randint(0, 32, (32,), generator=torch.Generator().manual_seed(3))
+PADDED = torch.where(torch.arange(32) % 5 == 0, -100, LABELS)
+
+
+def smoothed_at_once(x: torch.Tensor) -> torch.Tensor:
+    return F.cross_entropy(x, LABELS, label_smoothing=0.1)
+
+
+def smoothed_later(x: torch.Tensor) -> torch.Tensor:
+    return 0.9 * F.cross_entropy(x, LABELS) - 0.1 * x.log_softmax(-1).mean(-1).mean()
+
+
+def mean_at_once(x: torch.Tensor) -> torch.Tensor:
+    return F.cross_entropy(x, PADDED)
+
+
+def mean_later(x: torch.Tensor) -> torch.Tensor:
+    return F.cross_entropy(x, PADDED, reduction="none").sum() / (PADDED >= 0).sum()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16], ids=["f32", "f16"])
+@pytest.mark.parametrize(
+    ("left", "right", "wrong"),
+    [
+        (smoothed_at_once, smoothed_later, False),
+        (smoothed_later, smoothed_at_once, False),
+        (mean_at_once, mean_later, False),
+        (smoothed_at_once, mean_later, True),
+        (smoothed_later, mean_at_once, True),
+    ],
+)
+def test_what_a_later_call_makes_up_for_is_no_accusation(
+    tmp_path: Path, left: Loss, right: Loss, wrong: bool, dtype: torch.dtype
+) -> None:
+    """The calls of the same name are set differently; the results of the run have the same statistics, or they have not."""
+
+    def run(side: int, record: Callable[..., Any]) -> None:
+        net = Net(lambda net, x: (left, right)[side](net.i(x)), i=nn.Linear(32, 32)).to(dtype)
+        with record(net):
+            net(rand(32, 32).to(dtype)).float().sum().backward()
+
+    assert compared(tmp_path, run, keep="statistics").code in ((1, 3) if wrong else (0, 3))
 
 
 def test_level_module_is_told_that_another_level_would_show_more(tmp_path: Path) -> None:

@@ -25,6 +25,7 @@ from ..operations.beginnings import from_same_values
 from ..operations.sides import Bound, Slice
 from ..operations.traits import traits_of
 from .ends import Ends
+from .fallback import is_near
 from .rounding import unit
 from .state import SHARES, SINGLE, JudgeState, Standing, name_of_pair, not_recomputable, relative_rms
 
@@ -169,6 +170,7 @@ class Detours:
         for pair in filter(lambda pair: self._is_parting(self._state.values[pair]), elsewhere):
             own = frozenset(self._state.values[pair].mistakes)
             self._met |= own if own.isdisjoint(reached) else frozenset()
+        self._leave_open(ends)
         undone = self._met - reached
         for judged in self._state.values.values() if undone else ():
             if judged.outcome is Outcome.DIFFERENT and judged.sources <= undone and judged.sources:
@@ -216,11 +218,40 @@ class Detours:
         audits = [self._state.recomputation.audit(which, call) for call in calls]
         return all(not audit.failure and all(score.ratio <= 1 for score in audit.forward.values()) for audit in audits)
 
-    def _paired_elsewhere(self, ends: Ends) -> set[tuple[int, int]]:
-        """Pairs of a result and a step on the way to another that differ: the result agrees with one of the other side as well."""
+    def _leave_open(self, ends: Ends) -> None:
+        """Leaves open what was told of a result and a step on the way to another, where nothing was recomputed, and the result has
+        the statistics of one of the other side as well: a smoothed loss beside a plain one that gets its smoothing in a later call.
+        """
+        if not self._state.stated:
+            return
+        alike = {
+            (item.pair.left, item.pair.right)
+            for result in self._state.results
+            for item in result.tensors
+            if item.pair.part is Part.OUTPUT and item.verdict.outcome.good and is_near(item)
+        }
+        for pair in self._paired_elsewhere(ends, set(filter(self._is_unproven, alike))):
+            judged = self._state.values[pair]
+            if judged.mistakes and self._state.stated.issuperset(judged.mistakes):
+                judged.untold = f"{judged.because}, and a later call of one side may make up for that"
+                judged.outcome, judged.sources, judged.mistakes = Outcome.UNKNOWN, frozenset(), ()
+                judged.detour = True
+
+    def _is_unproven(self, pair: tuple[int, int]) -> bool:
+        """True if nothing speaks against two values but what was told without recomputation of those that they are made of."""
+        judged = self._state.values.get(pair)
+        if judged is None or judged.mistakes:
+            return False
+        return judged.outcome is Outcome.UNKNOWN or self._state.stated.issuperset(judged.sources)
+
+    def _paired_elsewhere(self, ends: Ends, also: Collection[tuple[int, int]] = frozenset()) -> set[tuple[int, int]]:
+        """Pairs of a result and a step on the way to another that differ: the result agrees with one of the other side as well, or
+        is one of the pairs that count `also`.
+        """
         agreeing: tuple[set[int], set[int]] = (set(), set())
         for pair, judged in self._state.values.items():
-            if judged.outcome.good and pair[0] in ends.of[0] and pair[1] in ends.of[1]:
+            agrees = judged.outcome.good or pair in also
+            if agrees and pair[0] in ends.of[0] and pair[1] in ends.of[1]:
                 agreeing[0].add(pair[0])
                 agreeing[1].add(pair[1])
         return {

@@ -30,6 +30,9 @@ _MET_UNITS = 16.0
 """Units of the element type by which statistics of the same values that were computed in two ways may differ."""
 
 
+_MASKED = "it looks like one mask by -inf, and one by a large number"
+
+
 def may_have_met(state: JudgeState, item: TensorResult, sources: Collection[Mistake]) -> bool:
     """True if nothing is left here of differences that were not recomputed: another way to the same, as far as norms tell."""
     return bool(sources) and item.verdict.outcome.good and is_near(item) and state.unproven.issuperset(sources)
@@ -63,6 +66,8 @@ class Fallback:
         if stated and (kind == "meaning" or not item.verdict.outcome.good):
             what = f"the two calls say that they compute something else: {stated}"
             return self._accused(item, Mistake(kind, what, f"{stated} (not proven: {why})"))
+        if _hide_alike(item):
+            return Standing(Outcome.UNKNOWN, audited.terms, item.verdict.because, untold=f"{_MASKED}: {why}")
         agreed = incoming.outcome in (Outcome.SAME, Outcome.ROUNDING) or self._came_in_alike(item, left, right)
         if item.verdict.outcome is Outcome.DIFFERENT and agreed:
             what = f"different, judged without recomputation ({why}): {item.verdict.because}"
@@ -77,6 +82,7 @@ class Fallback:
         return Standing(Outcome.UNKNOWN, audited.terms, item.verdict.because, untold=why, sources=incoming.sources)
 
     def _accused(self, item: TensorResult, mistake: Mistake) -> Standing:
+        self._state.stated.add(mistake)
         if item.verdict.outcome is Outcome.DIFFERENT:
             self._state.unproven.add(mistake)
         return Standing(Outcome.DIFFERENT, None, mistake.what, (mistake,))
@@ -150,3 +156,18 @@ class Fallback:
             return ""
         texts = [str(given), str(tensor.constant)]
         return f"{path}: {texts[1 - which]} | {texts[which]}"
+
+
+def _hide_alike(item: TensorResult) -> bool:
+    """True if the statistics of two values are those of scores that one side masks by -inf, and the other by a large number."""
+    from ..operations.differences import HIDDEN
+
+    one, two = item.left.statistics, item.right.statistics
+    if one is None or two is None or bool(one.neginf) == bool(two.neginf):
+        return False
+    infinite, finite = (one, two) if one.neginf else (two, one)
+    if infinite.min is None or infinite.max is None or finite.min is None or finite.max is None:
+        return False
+    near = _MET_UNITS * unit(item.left.spec.dtype, item.right.spec.dtype)
+    alike = infinite.nan == finite.nan and infinite.posinf == finite.posinf
+    return alike and math.isclose(infinite.max, finite.max, rel_tol=near) and finite.min <= HIDDEN < infinite.min

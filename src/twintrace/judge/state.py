@@ -98,6 +98,8 @@ class JudgeState:
         """Leaves that one side has rounded in another way, by that way."""
         self.kernels: dict[Mistake, tuple[int, Call, int]] = {}
         """Side, call and result of the kernels that are wrong."""
+        self.stated: set[Mistake] = set()
+        """Mistakes that were told without recomputation, by what the calls say or by norms."""
         self.unproven: set[Mistake] = set()
         """Differences that were judged without recomputation, and are far beyond rounding where they are."""
         self.origins: dict[Mistake, tuple[TensorPair, Slice, Slice]] = {}

@@ -50,7 +50,7 @@ SELECTIVE = frozenset(("softmax", "log_softmax", "scaled_dot_product_attention",
 """Operations whose gradient forgets an operand where their result does: a masked score."""
 
 
-_OTHER_ORDER = "their operands lie in another order than the one in which they agree"
+_OTHER_ORDER = "the two agree, and their operands lie in another order than the one in which these agree"
 _CONTRADICTION = 0.5
 """Relative difference of two results that have little in common: of operands that were taken in another order of axes."""
 
@@ -231,10 +231,12 @@ class Values:
                 if difference.relative < SHARES:  # beyond: gradients of noise, which an optimizer makes full steps of
                     self._state.notes[names] = max(self._state.notes.get(names, 0.0), difference.relative)
             elif difference.significant:
-                if _contradicts_itself(incoming, difference, terms.inherited) and not audited.mistakes:
-                    if is_near(item):
-                        return Standing(Outcome.ROUNDING, terms, f"the two agree, and {_OTHER_ORDER}")
-                    return self._fallback.judge(item, incoming, audited, _OTHER_ORDER, left, right)
+                if (
+                    is_near(item)
+                    and not audited.mistakes
+                    and _contradicts_itself(incoming, difference, terms.inherited)
+                ):
+                    return Standing(Outcome.ROUNDING, terms, _OTHER_ORDER)
                 if self._belong_elsewhere(pair):
                     return Standing(Outcome.SAME, because="values for different calls", discarded=True)
                 if self._is_a_step_ahead(pair, left, right):

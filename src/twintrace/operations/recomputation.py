@@ -52,6 +52,13 @@ _COMPLEX_UNITS = 8.0
 _CONVERTED = 0.4
 """Share of the tolerance, in the root mean square, that the rounding of converted weights takes: it is for each element."""
 
+_DETERMINED = 1 / 16
+"""Share of a difference, at most, by which it changes if what it is computed of is rounded once more. Values of one side alone were
+rounded several times on their way, where terms that cancel made that larger.
+"""
+_SCATTER = 1e9
+"""Factor on a value whose sine is as often positive as negative, also among neighbours in 16 bits."""
+
 
 class Recomputation:
     """Both sides of one step, and what was recomputed of them so far."""
@@ -269,17 +276,33 @@ class Recomputation:
     ) -> bool:
         """True if two slices compute the same of the values that they begin with; `converted` if their weights were computed of
         each other, and rounded, so that the results have the noise of that. `within` is the largest relative difference, where
-        what rounding explains is more. Raises NotRecomputable.
+        what rounding explains is more, unless the difference itself is rounding. Raises NotRecomputable.
         """
         if later_values(self.sides, left, right, bound):
             return False
         f, g, tolerance = self.both(left, right, bound, layout, converted=converted)
         if f.shape != g.shape or difference_of(f, g, tolerance, SINGLE).significant:
             return False
-        if within < math.inf and relative_difference(f, g) > within:
+        if relative_difference(f, g) > within and self._is_determined(left, right, bound, layout, f - g):
             return False
         apart = torch.where(f == g, 0.0, f - g)
         return not converted or float(apart.norm()) <= _CONVERTED * float(tolerance.norm())
+
+    def _is_determined(
+        self, left: Slice, right: Slice, bound: Mapping[int, Bound], layout: Layout, apart: Tensor
+    ) -> bool:
+        """True if the difference of two results stays what it is when the values that they begin with are rounded once more: what
+        is left of terms that cancel does not. Raises NotRecomputable.
+        """
+        bound = with_equals(self.sides, left, right, bound)
+        f = self.result(0, left, lambda number: _rounded(self.values[0](number), self.values[0].spec(number).dtype))
+        theirs = self.from_left(bound)
+        g = self.result(1, right, lambda number: _rounded(theirs(number), self._dtype(number)))
+        again = f - laid_out(g, layout, f.shape)
+        return float((again - apart).norm()) < _DETERMINED * float(apart.norm())
+
+    def _dtype(self, number: int) -> str:
+        return "f64" if number < 0 else self.values[1].spec(number).dtype
 
     def both(
         self,
@@ -440,3 +463,11 @@ def operand_unit(side: Side, call: Call, meaning: Meaning) -> float:
     if not isinstance(allowed, list | tuple) or name not in allowed:
         return 0.0
     return _BRAIN_FLOAT if settings.get("float32_matmul") == "medium" else _TENSOR_FLOAT
+
+
+def _rounded(value: Tensor, dtype: str) -> Tensor:
+    """A tensor that is off by the rounding of its type, up or down by its values, so that equal ones stay equal in any order."""
+    if not value.is_floating_point():
+        return value
+    up = torch.sin(value.detach() * _SCATTER) >= 0
+    return value * (1 + UNITS.get(dtype, 0.0) * torch.where(up, 1.0, -1.0))
