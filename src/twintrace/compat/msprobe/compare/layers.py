@@ -27,6 +27,7 @@ from ....model.sites import Kind
 from ..dumps import Dump
 from ..names import MODULES, parse
 from .mappings import TOP
+from .pairing import missing_names
 
 _PIPELINED = ("ParallelTransformer", "layers")
 """MindSpore counts the layers of all stages of a pipeline, PyTorch those of its own stage."""
@@ -79,10 +80,7 @@ class Layers:
             if owner not in kinds and f".{owner}." not in paths[0]:
                 names_unknown[owner, 0] = None
                 continue
-            for pair in names.items():
-                names_unknown |= {
-                    (name, which): None for which, name in enumerate(pair) if f".{name}." not in paths[which]
-                }
+            names_unknown |= dict.fromkeys(missing_names(names.items(), paths))
         return list(names_unknown)
 
     def _translated(self, path: str) -> str:
