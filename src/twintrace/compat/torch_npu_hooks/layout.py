@@ -16,7 +16,7 @@ import math
 import os
 import pickletools
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -26,16 +26,16 @@ import numpy as np
 
 from ...model.dtypes import short_name
 from ...model.errors import TraceFormatError
-from ...model.records import Damage, Frame, Header, Note
-from ...model.tensors import Location, Spec, Statistics, Tensor
-from ...store.arrays import nbytes
+from ...model.records import Call, Damage, Frame, Header, Note
+from ...model.sites import Kind
+from ...model.tensors import Spec, Statistics, Tensor
+from ...model.values import tensor_slots
 from ...store.decimals import parse as parse_numbers
-from ...store.digest import digest
 from ...store.native import Tell, write_rank
 from ...store.trace import HeldJournal, Trace
-from ..reading import note_damage, npy_values, parsed, ranks_in, shape_of, statistic, storable
-from .folding import fold
-from .names import LineName, parse
+from ..lines import Line, LineName, fold, mark, results
+from ..reading import digested, note_damage, npy_values, parsed, ranks_in, shape_of, statistic, storable
+from .names import parse
 from .writer import LineWriter, from_values
 
 _MAX_LINE = 2 << 30
@@ -136,10 +136,12 @@ class DumpJournal(HeldJournal):
         self._path, self._tolerant = path, tolerant
         self._lines: dict[int, _Line] = {}
         self._names: dict[int, LineName] = {}
-        self._stacks: dict[tuple[str, str, int | None], tuple[Frame, ...]] = {}
+        self._stacks: dict[str, tuple[Frame, ...]] = {}
         self._whole, self._ptdbg, self._sampled = True, False, 0
         self._read()
-        self._calls = fold(self._names.items(), self._tensors, self._stacks, swapped=self._ptdbg)
+        lines = (Line(number, number, name) for number, name in self._names.items())
+        calls = fold(lines, self._tensors, self._stacks, swapped=self._ptdbg)
+        self._calls = [_with_parameters(call, calls, self._tensors) for call in calls]
 
     # --- what a journal offers ----------------------------------------------------------------------------------
 
@@ -231,9 +233,7 @@ class DumpJournal(HeldJournal):
             return {"missing": f"the dump has a sample of {_SAMPLED} numbers instead of its values"}
         else:
             values = from_values(fields[1], spec)
-        found = digest(np.ascontiguousarray(values).reshape(values.shape), spec.dtype)
-        payload = Location(line.offset, nbytes(spec))
-        return {"statistics": found.statistics, "fingerprint": found.fingerprint, "payload": payload}
+        return digested(values, spec.dtype, line.offset)
 
     def _stack(self, fields: list[Any]) -> None:
         """`["Functional_conv2d_0_stack_info", [[file, line, function, code], …]]`, innermost first."""
@@ -246,7 +246,7 @@ class DumpJournal(HeldJournal):
             for item in fields[1]
             if isinstance(item, list) and len(item) == 4
         ]
-        self._stacks[name.family, name.operation, name.call] = tuple(frames)
+        self._stacks[name.label] = tuple(frames)
 
     def _npy_of(self, name: str) -> Path | None:
         """The file of a tensor's values: in the folder called like the dump, or beside it."""
@@ -257,6 +257,21 @@ class DumpJournal(HeldJournal):
         if not stem.is_dir():  # the first of them put the time behind the name
             folders[1:1] = sorted(entry for entry in self._path.parent.glob(f"{stem.name}_*") if entry.is_dir())
         return next((file for folder in folders if (file := folder / f"{name}.npy").is_file()), None)
+
+
+def _with_parameters(call: Call, calls: Sequence[Call], tensors: Mapping[int, Tensor]) -> Call:
+    """A dump does not say what a module holds. The function before it, if it made what the module gives out, was called with it."""
+    inside = calls[call.id - 1] if call.id else None
+    made_by = {tensors[tensor].producer for tensor in results(call).values()}
+    if call.site.kind is not Kind.MODULE or inside is None or made_by != {inside.id}:
+        return call
+    given = {mark(tensors[tensor]) for _, tensor in tensor_slots(call.args, call.kwargs)}
+    held = {
+        slot.removeprefix("kw."): tensor
+        for slot, tensor in tensor_slots(inside.args, inside.kwargs)
+        if tensors[tensor].producer is None and mark(tensors[tensor]) not in given
+    }
+    return replace(call, parameters=held)
 
 
 def _quickly(raw: bytes, spec: Spec | None) -> list[Any] | None:

@@ -220,7 +220,7 @@ def _plain_name(tensor: Tensor) -> str:
     """The name without the number that later tools put before it, or behind the operation."""
     text = str(tensor.facts["line"])
     name = parse(text, numbered=True)
-    return str(name) if name else text
+    return str(name._replace(call=None)) if name else text
 
 
 # --- what is skipped --------------------------------------------------------------------------------------------------

@@ -33,9 +33,10 @@ from ...model.values import TensorRef
 from ...store.appending import append, replaced, write_errors
 from ...store.arrays import STORAGE, as_float
 from ..documents import Document
+from ..lines import line_name
 from ..reading import storable, stored
 from ..translating import TensorFacts, Translator, frame_text, give_name, over_all_elements
-from .names import STEMS, Leaf, argument_leaves, long_dtype, result_leaves, row_name, stack_key
+from .names import STEMS, Leaf, argument_leaves, long_dtype, result_leaves, stack_key
 
 Row = list[Any]
 Label = Callable[[Mapping[str, Any]], str | None]
@@ -213,7 +214,7 @@ class DumpWriter(Translator):
             for leaf in leaves:
                 value = self._wanted(leaf)
                 if value is not None:
-                    self._pending.append((row_name(label, part, leaf.suffix), value))
+                    self._pending.append((line_name(label, part, leaf.suffix), value))
                     if part == "output":
                         suffixes[leaf.slot] = leaf.suffix
         self._calls[record["id"]] = label, suffixes
@@ -224,7 +225,7 @@ class DumpWriter(Translator):
         label, suffixes = self._calls.get(record.get("of", -1), ("", {}))
         first = record["role"] == Role.OUTPUT and not record["n"]  # a second backward pass has no name here
         if first and record["slot"] in suffixes:
-            name = row_name(label, "input", suffixes[record["slot"]], backward=True)
+            name = line_name(label, "input", suffixes[record["slot"]], backward=True)
             self._pending.append((name, self._tensors[record["t"]]))
             self.gradients += 1
 

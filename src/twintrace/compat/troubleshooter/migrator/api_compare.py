@@ -24,7 +24,8 @@ from ....model.records import Call
 from ....model.results import Comparison, TensorResult
 from ....model.values import TensorRef, leaves, tensor_slots
 from ....store.trace import Trace
-from ..names import SHOWN, operation_name, row_name
+from ...lines import line_name
+from ..names import SHOWN, operation_name
 from ..tables import (
     STATISTICS_FIELD,
     VALUE_FIELDS,
@@ -245,14 +246,14 @@ def _lines(calls: Sequence[Call], backward: bool) -> Iterator[_Row]:
         label = _label(call)
         if backward:
             for gradient in call.gradients:
-                name = row_name(label, "input", gradient.slot, backward=True)
+                name = line_name(label, "input", gradient.slot, backward=True)
                 yield _Row(name, gradient.tensor, Part.OUTPUT_GRADIENT)
             continue
         for slot, tensor in tensor_slots(call.args, call.kwargs):
-            yield _Row(row_name(label, "input", slot), tensor, Part.INPUT)
+            yield _Row(line_name(label, "input", slot), tensor, Part.INPUT)
         for slot, leaf in leaves(call.output):
             if isinstance(leaf, TensorRef):
-                yield _Row(row_name(label, "output", slot), leaf.id, Part.OUTPUT)
+                yield _Row(line_name(label, "output", slot), leaf.id, Part.OUTPUT)
 
 
 def _line(lines: Sequence[_Row], part: Part, tensor: int, slot: str) -> _Row | None:
