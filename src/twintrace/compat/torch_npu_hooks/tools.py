@@ -31,6 +31,7 @@ from ...model.values import TensorRef, leaves, tensor_slots
 from ...model.verdicts import Outcome
 from ...store.arrays import as_float
 from ...store.trace import Journal, Trace
+from ..arguments import path_of
 from . import recording
 from .layout import READING
 from .names import operation_name, parse
@@ -256,10 +257,7 @@ def _operations(trace: Trace) -> str:
 
 
 def _target(path: PathLike) -> Path:
-    try:
-        target = Path(os.fsdecode(path))
-    except (TypeError, ValueError) as error:
-        raise UsageError(f"output_path: expected the name of a csv file, got {path!r} ({error}).") from None
+    target = path_of("output_path", path, "csv file")
     if target.is_dir():
         raise UsageError(f"output_path: {target} is a directory. Give the name of a csv file in it.")
     if not target.parent.is_dir():

@@ -45,7 +45,7 @@ class Layers:
     """The layers of two dumps, and the rules of a file: class or name of a layer -> name inside it -> name on the other side."""
 
     def __init__(self, npu: Dump, bench: Dump, rules: Mapping[str, Mapping[str, str]]) -> None:
-        self._dumps, self._rules = (npu, bench), rules
+        self._rules = rules
         self._classes = _classes(npu), _classes(bench)
         self._shift = _first_layer(self._classes[1]) - _first_layer(self._classes[0])
         self._apis = [*_placed_apis(npu)], [*_placed_apis(bench)]

@@ -24,6 +24,7 @@ from ....model.records import Call
 from ....model.results import Comparison, TensorResult
 from ....model.values import TensorRef, leaves, tensor_slots
 from ....store.trace import Trace
+from ...arguments import flags, made_folder, one_of
 from ...lines import line_name
 from ..names import SHOWN, operation_name
 from ..tables import (
@@ -88,8 +89,13 @@ def api_dump_compare(
     ignore_unmatched         only what has a partner                          ignore_backward   no table of gradients
     convinced_match_method   recursion | global | simple: accepted, and without effect, since matching is this project's own
     """
-    _check(rtol, atol, convinced_match_method, equal_nan, ignore_unmatched, ignore_backward)
-    folder = _folder(output_path)
+    for name, number in (("rtol", rtol), ("atol", atol)):
+        plain = isinstance(number, int | float) and not isinstance(number, bool)
+        if not plain or not math.isfinite(number) or number < 0:
+            raise UsageError(f"{name}: expected a number, 0 or more, got {number!r}.")
+    one_of("convinced_match_method", convinced_match_method, _METHODS)
+    flags(equal_nan=equal_nan, ignore_unmatched=ignore_unmatched, ignore_backward=ignore_backward)
+    folder = None if output_path is None else made_folder("output_path", output_path, mode=0o700, trouble=ReportError)
     origin, target = _opened(origin_path, "origin_path"), _opened(target_path, "target_path")
     places = sorted(set(origin.places) & set(target.places))
     if not places:
@@ -266,18 +272,6 @@ def _line(lines: Sequence[_Row], part: Part, tensor: int, slot: str) -> _Row | N
 # --- arguments, files -------------------------------------------------------------------------------------------------
 
 
-def _check(rtol: Any, atol: Any, method: Any, *flags: Any) -> None:
-    for name, number in (("rtol", rtol), ("atol", atol)):
-        plain = isinstance(number, int | float) and not isinstance(number, bool)
-        if not plain or not math.isfinite(number) or number < 0:
-            raise UsageError(f"{name}: expected a number, 0 or more, got {number!r}.")
-    if method not in _METHODS:
-        raise UsageError(f"convinced_match_method: expected one of {', '.join(_METHODS)}, got {method!r}.")
-    for name, flag in zip(("equal_nan", "ignore_unmatched", "ignore_backward"), flags, strict=True):
-        if not isinstance(flag, bool):
-            raise UsageError(f"{name}: expected True or False, got {flag!r}.")
-
-
 def _opened(path: Any, name: str) -> Trace:
     if not isinstance(path, str | os.PathLike):
         raise UsageError(f"{name}: expected the folder that was given to api_dump_init, got {path!r}.")
@@ -301,21 +295,6 @@ def _opened(path: Any, name: str) -> Trace:
 
 def _ranks(trace: Trace) -> str:
     return f"rank {', '.join(map(str, trace.ranks))}"
-
-
-def _folder(path: StrPath | None) -> Path | None:
-    if path is None:
-        return None
-    try:
-        folder = Path(path)
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    except TypeError as error:
-        raise UsageError(f"output_path: expected the name of a folder, got {path!r} ({error}).") from None
-    except OSError as error:
-        raise ReportError(
-            f"{path}: no folder can be made there ({error.strerror}). Choose another output_path."
-        ) from error
-    return folder
 
 
 def _suffix(place: _Place, places: Sequence[_Place]) -> tuple[str, str]:
