@@ -9,12 +9,11 @@ The format from before 2020 (five pickles, then the storages) is read too.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import pickletools
 import struct
 import zipfile
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Mapping
 from pathlib import Path
 from typing import IO, Any, BinaryIO
 
@@ -233,17 +232,14 @@ def _archive(file: BinaryIO, program: bytes) -> zipfile.ZipFile:
     return archive
 
 
-@contextlib.contextmanager
-def _storage(file: BinaryIO, archive: zipfile.ZipFile, number: int, spec: Spec) -> Iterator[IO[bytes]]:
+def _storage(file: BinaryIO, archive: zipfile.ZipFile, number: int, spec: Spec) -> IO[bytes]:
     """Where the bytes of a tensor go."""
     info = zipfile.ZipInfo(f"archive/data/{number}")
     large = nbytes(spec) >= 1 << 31
     before = file.tell() + 30 + len(info.filename) + (20 if large else 0) + 4
     padding = -before % _ALIGNMENT
     info.extra = struct.pack("<HH", 0x4246, padding) + b"Z" * padding  # an extra field that readers skip
-    with archive.open(info, "w", force_zip64=large) as entry:
-        yield entry
-    info.extra = b""  # the archive's directory goes without it, as torch's does
+    return archive.open(info, "w", force_zip64=large)
 
 
 def _program(specs: Mapping[str, Spec]) -> bytes:
