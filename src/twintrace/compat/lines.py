@@ -22,7 +22,7 @@ from typing import NamedTuple
 from ..model.records import Call, Frame, Gradient, Role
 from ..model.sites import Kind, Phase, Site
 from ..model.tensors import Tensor
-from ..model.values import Nest, TensorRef, Value, leaves, tensor_slots
+from ..model.values import Nest, TensorRef, Value, tensor_slots
 
 _TORCH: Mapping[str, str] = MappingProxyType({
     "Functional": "torch.nn.functional.", "Tensor": "torch.Tensor.", "Aten": "torch.ops.aten.", "VF": "torch._VF.",
@@ -168,7 +168,7 @@ def _fits(chunk: _Chunk, call: Call, tensors: Mapping[int, Tensor]) -> bool:
 
     The old tool gave the gradients of the arguments in an order of autograd's own, so only the results are asked.
     """
-    put_out = results(call)
+    put_out = call.returned
     for slot, gradient in chunk.outputs.items():
         result = put_out.get(slot, put_out.get("") if slot == "0" else None)
         if result is None or tensors[result].spec.shape != tensors[gradient].spec.shape:
@@ -214,11 +214,6 @@ def _arguments(slots: Mapping[str, int]) -> tuple[Value, ...]:
     return (*(by_number.get(position) for position in range(max(by_number, default=-1) + 1)), *nest.values())
 
 
-def results(call: Call) -> dict[str, int]:
-    """Tensors that a call puts out, by slot."""
-    return {slot: leaf.id for slot, leaf in leaves(call.output) if isinstance(leaf, TensorRef)}
-
-
 def mark(tensor: Tensor) -> tuple[str, str]:
     """Key that tensors with the same values have in common."""
     return str(tensor.spec), tensor.fingerprint or f"tensor {tensor.id}"
@@ -232,7 +227,7 @@ def _link(calls: Sequence[Call], tensors: dict[int, Tensor]) -> None:
             producer = made.get(mark(tensors[tensor]))
             if producer is not None:
                 tensors[tensor] = replace(tensors[tensor], producer=producer)
-        for tensor in results(call).values():
+        for tensor in call.returned.values():
             key = mark(tensors[tensor])
             if call.site.kind is Kind.MODULE:  # what it gives out was made by a function inside it, as a rule
                 made.setdefault(key, call.id)

@@ -4,6 +4,7 @@ parsed(b'["NN_ReLU_0", …]')             the fields; ValueError with one clause
 shape_of([2, 3])                        (2, 3); ValueError for what is no shape
 frame_of("File a.py, line 3, in f, \\n x")    Frame("a.py", 3, "f", "x")
 ranks_in(folder, find)                  {0: folder/rank0/dump.pkl, …}
+trace_of(folder, "msprobe", …)          the Trace of a dump
 note_damage(found, Damage(…), …)        kept, or an error
 npy_values(file, spec)                  the values of a tensor that is a file of its own
 digested(values, "f32")                 what a tensor's record says of its values
@@ -14,18 +15,19 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from ..model.errors import TraceFormatError
-from ..model.records import Damage, Frame
+from ..model.records import Damage, Frame, Header
 from ..model.tensors import Location, Spec
 from ..store.arrays import STORAGE
 from ..store.digest import digest
 from ..store.npy import Npy
+from ..store.trace import Journal, Trace
 
 Array = np.ndarray[Any, Any]
 RANK = re.compile(r"rank(0|[1-9][0-9]{0,8})")
@@ -55,6 +57,23 @@ def frame_of(text: str) -> Frame | None:
     """A line of a stack, None for what is none."""
     match = _FRAME.fullmatch(text)
     return Frame(match["file"], int(match["line"]), match["function"], match["code"].strip()) if match else None
+
+
+def trace_of(
+    path: Path,
+    layout: str,
+    framework: str,
+    settings: dict[str, str],
+    journals: Mapping[tuple[int, int], Callable[[Header], Journal]],
+) -> Trace:
+    """A dump as a trace: for each step and rank a function that makes the journal when it is asked for."""
+    world = max((rank for _, rank in journals), default=0) + 1
+
+    def load(step: int, rank: int) -> Journal:
+        return journals[step, rank](Header(step, rank, world, framework, settings))
+
+    manifest = {"framework": framework, "settings": settings, "world": world}
+    return Trace(str(path), manifest, sorted(journals), load, layout=layout)
 
 
 def ranks_in(path: Path, find: Callable[[Path], Path | None]) -> dict[int, Path]:

@@ -309,8 +309,8 @@ def _link(calls: Sequence[Call], readings: Readings) -> None:
     seen: set[int] = set()
     for call in calls:
         inside = {tensor for _, tensor in tensor_slots(call.args, call.kwargs)} | set(call.parameters.values())
-        for _, leaf in leaves(call.output):
-            if isinstance(leaf, TensorRef) and leaf.id not in seen and leaf.id not in inside:
-                readings.tensors[leaf.id] = replace(readings.tensors[leaf.id], producer=call.id)
-                seen.add(leaf.id)
+        for tensor in call.returned.values():
+            if tensor not in seen and tensor not in inside:
+                readings.tensors[tensor] = replace(readings.tensors[tensor], producer=call.id)
+                seen.add(tensor)
         seen |= inside

@@ -27,7 +27,7 @@ from ...model.errors import TraceWriteError
 from ...model.records import Role
 from ...model.sites import Kind, Phase
 from ...model.tensors import Location
-from ...model.values import Nest, TensorRef, Value, tensor_slots
+from ...model.values import Nest, TensorRef, Value, mapped, tensor_slots
 from ...store.lines import Wire
 from ..documents import Document, quote
 from ..translating import Translator, frame_text
@@ -450,18 +450,11 @@ def _results(record: Mapping[str, Any], name: str) -> list[Value]:
     if name.startswith(("Distributed.", "MintDistributed.")):
         after = record.get("after") or {}
         places = [*map(str, range(len(record["in"]))), *(f"kw.{key}" for key in record["kw"])]
-        return [
-            _after(value, place, after)
-            for value, place in zip((*record["in"], *record["kw"].values()), places, strict=True)
-        ]
+
+        def afterwards(leaf: Value, slot: str) -> Value:
+            return TensorRef(after.get(slot, leaf.id)) if isinstance(leaf, TensorRef) else leaf
+
+        arguments = zip((*record["in"], *record["kw"].values()), places, strict=True)
+        return [mapped(value, afterwards, place) for value, place in arguments]
     output = record["out"]
     return [item for _, item in output.items] if isinstance(output, Nest) and output.kind == "tuple" else [output]
-
-
-def _after(value: Value, slot: str, after: Mapping[str, int]) -> Value:
-    """The same argument as it was after the call."""
-    if isinstance(value, TensorRef):
-        return TensorRef(after.get(slot, value.id))
-    if not isinstance(value, Nest) or not value.items:
-        return value
-    return Nest("list", tuple((key, _after(item, f"{slot}.{key}", after)) for key, item in value.items))

@@ -19,6 +19,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -33,8 +34,8 @@ from ...model.values import tensor_slots
 from ...store.decimals import parse as parse_numbers
 from ...store.native import Tell, write_rank
 from ...store.trace import HeldJournal, Trace
-from ..lines import Line, LineName, fold, mark, results
-from ..reading import digested, note_damage, npy_values, parsed, ranks_in, shape_of, statistic, storable
+from ..lines import Line, LineName, fold, mark
+from ..reading import digested, note_damage, npy_values, parsed, ranks_in, shape_of, statistic, storable, trace_of
 from .names import parse
 from .writer import LineWriter, from_values
 
@@ -72,13 +73,8 @@ def read(path: Path, *, tolerant: bool) -> Trace:
     ranks = _ranks(path) if path.is_dir() else {0: path}
     for file in ranks.values():
         _refuse_pickles(file)
-    settings = {"keep": "tensor"}
-    manifest = {"framework": "torch", "settings": settings, "world": len(ranks)}
-
-    def load(step: int, rank: int) -> DumpJournal:
-        return DumpJournal(ranks[rank], Header(step, rank, len(ranks), "torch", settings), tolerant=tolerant)
-
-    return Trace(str(path), manifest, [(0, rank) for rank in sorted(ranks)], load, layout="torch_npu")
+    journals = {(0, rank): partial(DumpJournal, file, tolerant=tolerant) for rank, file in ranks.items()}
+    return trace_of(path, "torch_npu", "torch", {"keep": "tensor"}, journals)
 
 
 def write(trace: Trace, path: Path, *, tell: Tell | None = None) -> None:
@@ -262,7 +258,7 @@ class DumpJournal(HeldJournal):
 def _with_parameters(call: Call, calls: Sequence[Call], tensors: Mapping[int, Tensor]) -> Call:
     """A dump does not say what a module holds. The function before it, if it made what the module gives out, was called with it."""
     inside = calls[call.id - 1] if call.id else None
-    made_by = {tensors[tensor].producer for tensor in results(call).values()}
+    made_by = {tensors[tensor].producer for tensor in call.returned.values()}
     if call.site.kind is not Kind.MODULE or inside is None or made_by != {inside.id}:
         return call
     given = {mark(tensors[tensor]) for _, tensor in tensor_slots(call.args, call.kwargs)}

@@ -27,7 +27,6 @@ from ...model.records import Call
 from ...model.results import CallResult, Comparison, TensorResult
 from ...model.sites import Phase
 from ...model.tensors import Tensor
-from ...model.values import TensorRef, leaves, tensor_slots
 from ...model.verdicts import Outcome
 from ...store.arrays import as_float
 from ...store.trace import Journal, Trace
@@ -229,16 +228,11 @@ def _plain_name(tensor: Tensor) -> str:
 
 def _skipped(side: str, journal: Journal, call: Call, because: str, *, backward: bool) -> Iterator[_Skipped]:
     """A line for one direction of a call, if it has tensors."""
-    numbers = [gradient.tensor for gradient in call.gradients] if backward else list(_forward(call))
+    numbers = [number for part, _, _, number in call.tensors() if _belongs(part, backward)]
     if numbers:
         direction = "backward" if backward or call.site.phase is Phase.BACKWARD else "forward"
         tensors = ", ".join(str(journal.tensor(number).spec) for number in sorted(numbers))
         yield _Skipped(side, f"{_operation(call)}_{direction}", min(numbers) + 1, tensors, because)
-
-
-def _forward(call: Call) -> Iterator[int]:
-    yield from (tensor for _, tensor in tensor_slots(call.args, call.kwargs))
-    yield from (leaf.id for _, leaf in leaves(call.output) if isinstance(leaf, TensorRef))
 
 
 def _operation(call: Call) -> str:

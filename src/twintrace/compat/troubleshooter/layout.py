@@ -17,6 +17,7 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,7 @@ from ..reading import (
     shape_of,
     statistic,
     storable,
+    trace_of,
 )
 from .layers import CONTAINERS
 from .names import MARK, SCALARS, STEMS, Labels, label_of_stack, operation_name, parse, short_dtype
@@ -68,14 +70,12 @@ def read(path: Path, *, tolerant: bool) -> Trace:
     framework = _FRAMEWORKS[stems.pop()]
     parts = {rank: _RankDump(file, tolerant=tolerant) for rank, file in ranks.items()}
     keep = "tensor" if any(part.has_values for part in parts.values()) else "statistics"
-    settings = {"level": "api", "keep": keep}
-    manifest = {"framework": framework, "settings": settings, "world": len(ranks)}
-    places = [(step, rank) for rank, part in sorted(parts.items()) for step in range(len(part.steps))]
-
-    def load(step: int, rank: int) -> DumpJournal:
-        return DumpJournal(parts[rank], step, Header(step, rank, len(ranks), framework, settings))
-
-    return Trace(str(path), manifest, sorted(places), load, layout="troubleshooter")
+    journals = {
+        (step, rank): partial(DumpJournal, part, step)
+        for rank, part in parts.items()
+        for step in range(len(part.steps))
+    }
+    return trace_of(path, "troubleshooter", framework, {"level": "api", "keep": keep}, journals)
 
 
 def write(trace: Trace, path: Path, *, tell: Tell | None = None) -> None:

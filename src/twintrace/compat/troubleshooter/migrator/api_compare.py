@@ -22,7 +22,6 @@ from ....model.errors import ReportError, TraceError, TraceNotFoundError, UsageE
 from ....model.pairs import Part
 from ....model.records import Call
 from ....model.results import Comparison, TensorResult
-from ....model.values import TensorRef, leaves, tensor_slots
 from ....store.trace import Trace
 from ...arguments import flags, made_folder, one_of
 from ...lines import line_name
@@ -249,17 +248,10 @@ def _label(call: Call) -> str:
 def _lines(calls: Sequence[Call], backward: bool) -> Iterator[_Row]:
     """The lines of a dump that these calls are made of, in one direction."""
     for call in reversed(calls) if backward else calls:
-        label = _label(call)
-        if backward:
-            for gradient in call.gradients:
-                name = line_name(label, "input", gradient.slot, backward=True)
-                yield _Row(name, gradient.tensor, Part.OUTPUT_GRADIENT)
-            continue
-        for slot, tensor in tensor_slots(call.args, call.kwargs):
-            yield _Row(line_name(label, "input", slot), tensor, Part.INPUT)
-        for slot, leaf in leaves(call.output):
-            if isinstance(leaf, TensorRef):
-                yield _Row(line_name(label, "output", slot), leaf.id, Part.OUTPUT)
+        for part, slot, _, tensor in call.tensors():
+            if part.backward is backward:
+                end = "output" if part is Part.OUTPUT else "input"  # the gradient of a result goes into a backward pass
+                yield _Row(line_name(_label(call), end, slot, backward=backward), tensor, part)
 
 
 def _line(lines: Sequence[_Row], part: Part, tensor: int, slot: str) -> _Row | None:
