@@ -291,9 +291,9 @@ class DumpWriter(Translator):
             fields["parameters"] = elements.object_of(held, name, "parameters")
         self._write(name, json.dumps(fields))
 
-    def _write(self, name: str, text: str, *, replaceable: bool = False) -> None:
+    def _write(self, name: str, text: str) -> None:
         if self._settings.task != "structure":
-            self._documents["dump.json"].add(name, text, replaceable=replaceable)
+            self._documents["dump.json"].add(name, text)
 
     def _remember(self, record: Mapping[str, Wire], begin: str, number: int) -> None:
         """Facts that the call's gradients will need."""
@@ -396,7 +396,7 @@ class DumpWriter(Translator):
     def _close_backward(self, key: int) -> None:
         """The record is complete, as far as can be known."""
         growing = self._finished[key] = self._backward.pop(key)
-        self._write(growing.name, growing.text, replaceable=True)
+        self._write(growing.name, growing.text)
         growing.text = ""
         growing.elements.clear()  # made again, should there be more to say
         self._place_in_tree(growing.name, self._calls[key].parent, backward=True)
