@@ -161,8 +161,8 @@ class KernelJournal(HeldJournal):
         return iter(self._notes)
 
     def tensor(self, identity: int) -> Tensor:
-        found = self._tensors.get(identity)
-        return Tensor(identity, Spec("u8", (0,)), missing="there is no such tensor") if found is None else found
+        known = self._tensors.get(identity)
+        return Tensor(identity, Spec("u8", (0,)), missing="there is no such tensor") if known is None else known
 
     def array(self, tensor: Tensor) -> np.ndarray[Any, Any]:
         """The tensor's values, mapped from its file."""

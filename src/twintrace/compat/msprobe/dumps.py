@@ -226,12 +226,12 @@ def _read(file: Path, problems: list[str]) -> dict[str, Any]:
     except ValueError:
         from .salvage import salvage
 
-        document, found = salvage(raw)
+        document, told = salvage(raw)
         if document:
-            problems.extend(f"{file}: {text}" for text in found)
+            problems.extend(f"{file}: {text}" for text in told)
         else:
             raise TraceFormatError(
-                f"{file}: {found[0] if found else 'nothing in it can be read'}. Nothing in it can be read; record again."
+                f"{file}: {told[0] if told else 'nothing in it can be read'}. Nothing in it can be read; record again."
             ) from None
     if not isinstance(document, dict):
         raise TraceFormatError(f"{file}: expected a JSON object, got {some(document)}. Give the dump.json of a rank.")

@@ -105,9 +105,9 @@ def _with_saved(records: Records) -> Records:
 
 def _places(path: Path) -> dict[tuple[int, int], Path]:
     """The JSON file of each step and rank, by the names of its folders. Processes that have no numbers are counted."""
-    found = [*places_in(path)] or [*places_in(path / "pynative")]
+    dumps = [*places_in(path)] or [*places_in(path / "pynative")]
     places: dict[tuple[int, int], Path] = {}
-    for _, rank, at in found:
+    for _, rank, at in dumps:
         file = at if at.is_file() else file_in(at) or at
         folder = file.parent.absolute()
         step, own = STEP.fullmatch(folder.parent.name), RANK.fullmatch(folder.name)

@@ -107,9 +107,9 @@ def _refuse_pickles(path: Path) -> None:
     )
 
 
-def _not_a_dump(path: Path, found: str) -> str:
+def _not_a_dump(path: Path, what: str) -> str:
     return (
-        f'{path}: expected lines of JSON, ["name", [values], "dtype", [shape]], found {found}. '
+        f'{path}: expected lines of JSON, ["name", [values], "dtype", [shape]], found {what}. '
         f"Give the file that was given to set_dump_path."
     )
 

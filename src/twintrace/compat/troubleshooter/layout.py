@@ -203,15 +203,15 @@ class _RankDump:
         try:
             if file.stat().st_size > _MAX_STACKS:
                 raise ValueError(f"longer than {_MAX_STACKS} bytes")
-            found = json.loads(file.read_bytes())
-            if not isinstance(found, dict):
-                raise ValueError(f"expected an object, got {type(found).__name__}")
+            stacks = json.loads(file.read_bytes())
+            if not isinstance(stacks, dict):
+                raise ValueError(f"expected an object, got {type(stacks).__name__}")
         except (ValueError, OSError, RecursionError) as error:
             item = Damage(str(file), "stacks", f"cannot be read ({error})")
             note_damage(self.steps[0].damage, item, tolerant=self._tolerant)
             return {}
-        labels = {key: label_of_stack(key) for key in found}
-        return {label: _frames(found[key]) for key, label in labels.items() if label is not None}
+        labels = {key: label_of_stack(key) for key in stacks}
+        return {label: _frames(stacks[key]) for key, label in labels.items() if label is not None}
 
 
 def _understood(number: int, raw: bytes) -> tuple[_Row | None, int]:
@@ -247,8 +247,8 @@ def _summary(numbers: Any, norm: Any) -> Statistics | None:
 
 
 def _frames(lines: Any) -> tuple[Frame, ...]:
-    found = (frame_of(line) for line in lines if isinstance(line, str)) if isinstance(lines, list) else ()
-    return tuple(frame for frame in found if frame is not None)
+    frames = (frame_of(line) for line in lines if isinstance(line, str)) if isinstance(lines, list) else ()
+    return tuple(frame for frame in frames if frame is not None)
 
 
 class DumpJournal(HeldJournal):
@@ -333,7 +333,7 @@ class DumpJournal(HeldJournal):
 
 def _mark(tensor: Tensor) -> tuple[str, object] | None:
     """Key that two tensors with the same values have in common; None where that says nothing, as of constants."""
-    found = tensor.statistics
-    if found is None or found.min is None or found.min == found.max:
+    statistics = tensor.statistics
+    if statistics is None or statistics.min is None or statistics.min == statistics.max:
         return None
-    return str(tensor.spec), tensor.fingerprint or tensor.facts.get("md5") or found
+    return str(tensor.spec), tensor.fingerprint or tensor.facts.get("md5") or statistics

@@ -113,9 +113,9 @@ def result_leaves(output: Value) -> Iterator[Leaf]:
 
 
 def _spread(value: Value, slot: str, suffix: str) -> Iterator[Leaf]:
-    found = list(_numbered(value, slot))
-    deep = any(len(path) > 1 for path, _, _ in found)
-    for running, (path, inner, leaf) in enumerate(found):
+    leaves = list(_numbered(value, slot))
+    deep = any(len(path) > 1 for path, _, _ in leaves)
+    for running, (path, inner, leaf) in enumerate(leaves):
         number = running if deep else path[0] if path else None
         yield Leaf(suffix if number is None else f"{suffix}.{number}", inner, leaf)
 

@@ -230,8 +230,8 @@ class DumpWriter(Translator):
             self.gradients += 1
 
     def _is_finite(self, leaf: Leaf) -> bool:
-        found = self._tensors[leaf.value.id].statistics if isinstance(leaf.value, TensorRef) else None
-        return found is None or not any(found[4:7])
+        statistics = self._tensors[leaf.value.id].statistics if isinstance(leaf.value, TensorRef) else None
+        return statistics is None or not any(statistics[4:7])
 
     def _wanted(self, leaf: Leaf) -> TensorFacts | bool | int | float | None:
         if isinstance(leaf.value, TensorRef):
@@ -262,12 +262,12 @@ class DumpWriter(Translator):
 
     def _summary(self, value: TensorFacts) -> tuple[list[float], Any, Any]:
         """([max, min, mean], md5 of the bytes, norm) over all elements; NaN or an empty list for what was not asked for."""
-        found, chosen = value.statistics, self._content.categories if self._content.statistics else frozenset()
+        statistics, chosen = value.statistics, self._content.categories if self._content.statistics else frozenset()
         extremes = [math.nan] * 3
         md5: str | list[object] = []
         norm: float | list[object] = []
-        if found is not None and value.dtype != "b8" and value.count:
-            *numbers, _ = over_all_elements(*found[:7])
+        if statistics is not None and value.dtype != "b8" and value.count:
+            *numbers, _ = over_all_elements(*statistics[:7])
             wanted = zip(("max", "min", "avg"), numbers, strict=True)
             extremes = [
                 math.nan if key not in chosen or number is None else _printed(number, value.dtype)
@@ -275,8 +275,8 @@ class DumpWriter(Translator):
             ]
         if "md5" in chosen and value.place is not None:
             md5 = hashlib.md5(self._array(value).tobytes()).hexdigest()
-        if "l2norm" in chosen and found is not None:
-            norm = _printed(over_all_elements(*found[:7])[3] or 0.0, value.dtype)
+        if "l2norm" in chosen and statistics is not None:
+            norm = _printed(over_all_elements(*statistics[:7])[3] or 0.0, value.dtype)
         return extremes, md5, norm
 
     # --- files --------------------------------------------------------------------------------------------------
@@ -330,13 +330,13 @@ def _all_frames() -> list[list[Any]]:
     """Every frame that is not ours, innermost first, down to the script: a call's line is written while it still runs."""
     import linecache
 
-    found: list[list[Any]] = []
+    frames: list[list[Any]] = []
     frame = sys._getframe(1)
     while frame is not None:
         file = frame.f_code.co_filename
         if not file.startswith(_PACKAGE):
-            found.append([file, frame.f_lineno, frame.f_code.co_name, linecache.getline(file, frame.f_lineno).strip()])
+            frames.append([file, frame.f_lineno, frame.f_code.co_name, linecache.getline(file, frame.f_lineno).strip()])
         if frame.f_code.co_name == "<module>" and frame.f_globals.get("__name__") == "__main__":
             break
         frame = frame.f_back  # type: ignore[assignment]  # the last one's is None
-    return found
+    return frames

@@ -112,7 +112,7 @@ def _item(call: Call, state: str, slot: str, tensor: Tensor, taken: dict[str, Te
     )
 
 
-def _statistics(found: Statistics | None) -> tuple[Number, Number, Number, Number]:
-    if found is None:
+def _statistics(known: Statistics | None) -> tuple[Number, Number, Number, Number]:
+    if known is None:
         return None, None, None, None
-    return over_all_elements(found.min, found.max, found.mean, found.norm, found.nan, found.posinf, found.neginf)
+    return over_all_elements(known.min, known.max, known.mean, known.norm, known.nan, known.posinf, known.neginf)

@@ -61,12 +61,12 @@ def read_request(path: Path) -> Request:
     """Request of a compare.json."""
     text = text_in(path, "a compare.json")
     try:
-        found = json.loads(_REMARK.sub(lambda match: match[1] or " " * len(match[0]), text))
+        fields = json.loads(_REMARK.sub(lambda match: match[1] or " " * len(match[0]), text))
     except (ValueError, RecursionError) as error:
         line = f"line {error.lineno}: " if isinstance(error, json.JSONDecodeError) else ""
         why = error.msg if isinstance(error, json.JSONDecodeError) else str(error)
         raise UsageError(f'{path}: {line}not JSON: {why}. Expected {{"npu_path": "…", "bench_path": "…"}}.') from None
-    return request_of(found, str(path), beside=path.parent)
+    return request_of(fields, str(path), beside=path.parent)
 
 
 def text_in(path: Path, kind: str) -> str:

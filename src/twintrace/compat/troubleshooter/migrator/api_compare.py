@@ -122,10 +122,12 @@ def api_dump_compare(
 
 
 class _Sheet:
-    """Two dumps and what was found, as tables."""
+    """A comparison of two dumps, as tables."""
 
-    def __init__(self, found: Comparison, traces: tuple[Trace, Trace], equal_nan: bool, ignore_unmatched: bool) -> None:
-        self._found, self._traces = found, traces
+    def __init__(
+        self, comparison: Comparison, traces: tuple[Trace, Trace], equal_nan: bool, ignore_unmatched: bool
+    ) -> None:
+        self._comparison, self._traces = comparison, traces
         self._equal_nan, self._ignore_unmatched = equal_nan, ignore_unmatched
         self._names = tuple(
             f"{side} NET ({SHOWN.get(trace.framework, trace.framework)})"
@@ -149,37 +151,37 @@ class _Sheet:
         heads += VALUE_FIELDS if self._values else (STATISTICS_FIELD,)
         if not self._values:
             attention("npy files not found, use csv files to compare.")
-        found = [(entry, self._paired(entry, False)) for entry in entries]
-        reversed_ = [(entry, self._paired(entry, True)) for entry in reversed(entries)] if backward else []
-        tensors = [] if self._ignore_unmatched else list(self._unmatched([*found, *reversed_]))
+        forward_lines = [(entry, self._paired(entry, False)) for entry in entries]
+        backward_lines = [(entry, self._paired(entry, True)) for entry in reversed(entries)] if backward else []
+        tensors = [] if self._ignore_unmatched else list(self._unmatched([*forward_lines, *backward_lines]))
         if tensors:
             title = "The tensors without a partner, of APIs that have one"
             yield "unmatched_tensors", title, ["tensor", "net", "reason"], tensors
-        forward = [row for _, lines in found for row in self._rows(lines, place)]
+        forward = [row for _, lines in forward_lines for row in self._rows(lines, place)]
         yield "forward_compare", "The forward comparison results", heads, forward
-        gradients = [row for _, lines in reversed_ for row in self._rows(lines, place)]
+        gradients = [row for _, lines in backward_lines for row in self._rows(lines, place)]
         if gradients:
             yield "backward_compare", "The backward comparison results", heads, gradients
 
     def _entries(self, place: _Place) -> list[_Entry]:
         """Everything of one step and rank, in the order of the origin; what only the target has stands after what it follows."""
-        found: list[tuple[tuple[int, ...], _Entry]] = []
+        entries: list[tuple[tuple[int, ...], _Entry]] = []
         after: dict[int, int] = {}  # order in the target -> in the origin
-        for result in self._found.results:
+        for result in self._comparison.results:
             if (result.step, result.rank) == place and result.match.left:
                 origin, target = result.match.right, result.match.left
                 where = min(call.order for call in origin)
                 after.update((call.order, where) for call in target)
-                found.append(((where, 0, 0), _Entry(origin, target, result.tensors)))
-        for step, rank, item in self._found.only_right:
+                entries.append(((where, 0, 0), _Entry(origin, target, result.tensors)))
+        for step, rank, item in self._comparison.only_right:
             if (step, rank) == place:
-                found.append(((item.call.order, 0, 0), _Entry((item.call,), (), (), item.because)))
-        for step, rank, item in self._found.only_left:
+                entries.append(((item.call.order, 0, 0), _Entry((item.call,), (), (), item.because)))
+        for step, rank, item in self._comparison.only_left:
             if (step, rank) == place:
                 before = max((order for order in after if order < item.call.order), default=None)
                 where = -1 if before is None else after[before]
-                found.append(((where, 1, item.call.order), _Entry((), (item.call,), (), item.because)))
-        return [entry for _, entry in sorted(found, key=lambda pair: pair[0])]
+                entries.append(((where, 1, item.call.order), _Entry((), (item.call,), (), item.because)))
+        return [entry for _, entry in sorted(entries, key=lambda pair: pair[0])]
 
     def _rows(self, lines: _Lines, place: _Place) -> Iterator[tuple[Any, ...]]:
         """Pairs of tensors in the order of the origin's rows, then what has no partner."""
@@ -208,9 +210,9 @@ class _Sheet:
         left_over = [(which, line) for which in (0, 1) for line in sides[which] if line.name not in taken[which]]
         return [row for _, row in sorted(rows, key=lambda pair: pair[0])], left_over
 
-    def _unmatched(self, found: Sequence[tuple[_Entry, _Lines]]) -> Iterator[tuple[str, str, str]]:
+    def _unmatched(self, together: Sequence[tuple[_Entry, _Lines]]) -> Iterator[tuple[str, str, str]]:
         """The tensors without a partner of APIs that have one, and why."""
-        for entry, (_, left_over) in found:
+        for entry, (_, left_over) in together:
             if entry.origin and entry.target:
                 for which, line in left_over:
                     yield f"{line.name}.npy", self._names[which], _reason(entry, which, line)
@@ -308,11 +310,11 @@ def _compare_weights(origin: Path, target: Path, rtol: float, atol: float, equal
         compare_ms_ckpt(files[0], files[1], rtol=rtol, atol=atol, equal_nan=equal_nan)
 
 
-def _told(found: Comparison) -> Iterator[str]:
+def _told(comparison: Comparison) -> Iterator[str]:
     """Remarks that the tables do not have: where the two part first, and what could not be read."""
-    first = found.divergence
+    first = comparison.divergence
     if first is not None and first.result.match.left:
         origin, target = (" + ".join(map(_label, side)) for side in (first.result.match.right, first.result.match.left))
         direction = "backward" if first.backward else "forward"
         yield f"The first difference ({direction}): {origin} beside {target}: {in_their_words(first.because)}."
-    yield from map(in_their_words, found.remarks)
+    yield from map(in_their_words, comparison.remarks)
