@@ -275,21 +275,8 @@ def _number(drafts: Sequence[_Draft]) -> None:
         while up is not None and up.begin > draft.begin and steps < _DEEPEST:
             up.begin = draft.begin
             up, steps = up.up, steps + 1
-    depths: dict[int, int] = {}
-
-    def depth(draft: _Draft) -> int:
-        chain: list[_Draft] = []
-        at: _Draft | None = draft
-        while at is not None and id(at) not in depths and len(chain) < _DEEPEST:
-            chain.append(at)
-            at = at.up
-        known = depths.get(id(at), -1) if at is not None else -1
-        for item in reversed(chain):
-            known += 1
-            depths[id(item)] = known
-        return depths[id(draft)]
-
-    for number, draft in enumerate(sorted(drafts, key=lambda draft: (draft.begin, depth(draft), draft.order))):
+    # Of those that begin with one record each is around the one before it, behind which it stands.
+    for number, draft in enumerate(sorted(drafts, key=lambda draft: (draft.begin, -draft.order))):
         draft.id = number
 
 
