@@ -215,13 +215,11 @@ def write(file: BinaryIO, specs: Mapping[str, Spec]) -> Generator[tuple[str, IO[
                 yield name, entry
 
 
-def write_tensor(file: BinaryIO, spec: Spec, raw: Any) -> int:
-    """Write a file that `torch.load` reads as one tensor, as `torch.save(tensor, …)` would; where in it the bytes begin."""
+def write_tensor(file: BinaryIO, spec: Spec, raw: Any) -> None:
+    """Write a file that `torch.load` reads as one tensor, as `torch.save(tensor, …)` would."""
     program = b"".join([b"\x80\x02", *_tensor_program(0, spec), b"."])
     with _archive(file, program) as archive, _storage(file, archive, 0, spec) as entry:
-        begin = file.tell()
         entry.write(raw)
-    return begin
 
 
 def _archive(file: BinaryIO, program: bytes) -> zipfile.ZipFile:
@@ -233,7 +231,7 @@ def _archive(file: BinaryIO, program: bytes) -> zipfile.ZipFile:
 
 
 def _storage(file: BinaryIO, archive: zipfile.ZipFile, number: int, spec: Spec) -> IO[bytes]:
-    """Where the bytes of a tensor go."""
+    """The entry for the bytes of a tensor, open for writing."""
     info = zipfile.ZipInfo(f"archive/data/{number}")
     large = nbytes(spec) >= 1 << 31
     before = file.tell() + 30 + len(info.filename) + (20 if large else 0) + 4

@@ -37,7 +37,7 @@ _LONGEST = 255  # bytes of a file's name
 
 Bytes = np.ndarray[Any, Any]
 Content = tuple[int, str, tuple[int, ...]]
-"""Which bytes, and as what: (place, element type, shape)."""
+"""Bytes and their meaning: (place, element type, shape)."""
 
 
 def file_name(item: str, suffix: str) -> str:
@@ -57,7 +57,7 @@ class Values:
         self.directory, self.suffix = directory, suffix
         self._contents = directory / _CONTENTS
         self._files: dict[Content, Path] = {}
-        self._raw: dict[int, tuple[Path, int, int]] = {}  # place -> where its bytes lie as they are
+        self._raw: dict[int, Path] = {}  # place -> a file that gives its bytes back
         self._names: set[str] = set()
         self.resume()
 
@@ -76,19 +76,20 @@ class Values:
         raw: Any = data if data is not None else self._read(place)
         file = self._contents / str(len(self._files))
         with write_errors(file), file.open("wb") as opened:
-            begin = self._save(opened, raw, dtype, shape)
+            widened = self._save(opened, raw, dtype, shape)
         self._files[content] = file
-        if begin is not None:
-            self._raw.setdefault(place, (file, begin, len(raw)))
+        if not widened:
+            self._raw.setdefault(place, file)
 
-    def _save(self, file: BinaryIO, raw: Any, dtype: str, shape: tuple[int, ...]) -> int | None:
-        """Offset of the bytes in the file; None if they were widened."""
+    def _save(self, file: BinaryIO, raw: Any, dtype: str, shape: tuple[int, ...]) -> bool:
+        """Write the bytes; True if they were widened."""
         if self.suffix == ".pt":
-            return api.write_tensor(file, Spec(dtype, shape), raw)
+            api.write_tensor(file, Spec(dtype, shape), raw)
+            return False
         array = np.frombuffer(raw, dtype=STORAGE[dtype])
         wide = array if dtype.startswith("f4") else as_float(array, dtype)
         np.save(file, wide.reshape(shape), allow_pickle=False)
-        return file.tell() - wide.nbytes if wide is array else None
+        return wide is not array
 
     def name(self, content: Content, item: str) -> str:
         """Give a content a name; the name of the file. A name that is given again stands for the later content."""
@@ -103,11 +104,10 @@ class Values:
         self._files.clear()
         self._raw.clear()
 
-    def _read(self, place: int) -> bytes:
-        file, offset, count = self._raw[place]
-        with file.open("rb") as opened:
-            opened.seek(offset)
-            return opened.read(count)
+    def _read(self, place: int) -> Bytes:
+        file = self._raw[place]
+        array = api.read_tensor(file)[0] if self.suffix == ".pt" else np.load(file, allow_pickle=False)
+        return array.reshape(-1).view(np.uint8)
 
 
 def clear(directory: Path) -> None:

@@ -21,6 +21,7 @@ from typing import Any
 
 from .... import api
 from ....model.errors import ReportError, TwintraceError, UsageError
+from ...arguments import made_folder
 from ..dumps import Dump, open_dump, read_stacks
 from .advisor import Advisor
 from .pairing import ItemPair, Pairing, PairingRules, pair_items
@@ -69,7 +70,7 @@ def run(request: Request, settings: Settings, say: Say) -> tuple[Path, ...]:
                 "them. Leave them out."
             )
         kernels = Kernels(request.places[0].npu, request.places[0].bench)
-    made_folder(settings.output)
+    made_folder("output_path", settings.output, trouble=ReportError)
     written: list[Path] = []
     failures: list[str] = []
     with free_stamp(settings.output) as stamp:
@@ -172,7 +173,8 @@ def write_result(
     older = generation is Generation.OLDER
     stamp = stamp or time.strftime("%Y%m%d%H%M%S")
     stack = bool(npu.stacks) if settings.stacks is None else settings.stacks
-    folder = made_folder(settings.output)
+    folder = settings.output
+    made_folder("output_path", folder, trouble=ReportError)
     advisor = Advisor()
     advisor.path = folder / f"{name}_{stamp}.{'xlsx' if _either(settings.xlsx, older) else 'csv'}"
     heads = columns(generation, mode, stack=stack)
@@ -212,15 +214,6 @@ def common_mode(npu: Dump, bench: Dump) -> Mode:
             f"Record both with the same task and summary_mode."
         )
     return one
-
-
-def made_folder(path: Path) -> Path:
-    """The directory of the results, made if it is not there."""
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ReportError(f"{path}: the directory cannot be made ({error.strerror}). Choose another with -o.") from None
-    return path
 
 
 def _measured(
