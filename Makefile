@@ -19,11 +19,12 @@ help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' Makefile
 
 demo: ## find the difference between a small network in PyTorch and its port to MindSpore
+	@$(or $(PYTHON),python3) -c 'import sys; sys.version_info < (3, 13) or sys.exit("demo: MindSpore has no release for this Python. Take an older one: make demo PYTHON=python3.12")'
 	@$(env) pinned fast
 	@$(PY) examples/01_find_the_difference/in_torch.py runs/demo
 	@$(PY) examples/01_find_the_difference/in_mindspore.py runs/demo
 	@echo
-	@.venv/bin/twintrace compare runs/demo/torch runs/demo/mindspore || test $$? = 1  # 1: they part, which is the point
+	@.venv/bin/twintrace compare runs/demo/torch runs/demo/mindspore --html runs/demo/report.html || test $$? = 1  # 1: they part, which is the point
 
 test: lint ## lint, then every test but the slow ones (PYTEST_ARGS="-n auto")
 	$(PY) -m pytest $(PYTEST_ARGS) $(REQUIRE) -m "not slow"

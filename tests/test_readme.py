@@ -172,27 +172,54 @@ def rows(text: str, after: str) -> dict[str, list[str]]:
     return {line[0]: line[1:] for line in lines}
 
 
+KEEPS = ("statistics", "fingerprint", "tensor")
+
+
+def ratios(text: str) -> dict[tuple[str, str], float]:
+    """Third column of tables whose first two are level and keep."""
+    found = re.findall(r"^\| (\w+) \| (\w+) \| ([\d.]+) ", text, re.MULTILINE)
+    return {(level, keep): float(ratio) for level, keep, ratio in found}
+
+
 def test_costs_and_sizes_are_those_of_the_benchmarks():
     results = (ROOT / "benchmarks" / "RESULTS.md").read_text(encoding="utf-8")
+    on_cpu = ratios(section(results, "Recording on a CPU"))
+    on_gpu = ratios(section(results, "Recording on a GPU").partition("A ResNet-50")[0])
+    kept = re.search(r'`keep="tensor"`, level module, .*?: (\d+) times a bare step', results)
+    on_gpu["module", "tensor"] = float(kept[1])
+    assert (len(on_cpu), len(on_gpu)) == (12, 7)
+    expected = {}
+    for level, (_, *sizes) in rows(results, "## Size of a trace").items():
+        for keep, size in zip(KEEPS, map(float, sizes), strict=True):
+            ratio = on_gpu.get((level, keep))
+            bracket = "" if ratio is None else f" (GPU {ratio:.{0 if ratio > 10 else 1}f})"
+            expected[level, keep] = f"{on_cpu[level, keep]:.1f} ×{bracket}, {size:.{0 if size > 10 else 1}f} MB"
     told = rows(ENGLISH, "`level` says what is recorded")
-    sizes = rows(results, "## Size of a trace")
-    for level, (_, *figures) in sizes.items():
-        assert [float(figure) for figure in told[level][2:]] == [
-            float(figure) if float(figure) < 10 else round(float(figure)) for figure in figures
-        ]
-    table = re.findall(r"^\| (\w+) \| (\w+) \| ([\d.]+) ", results[: results.index("A ResNet-50")], re.MULTILINE)
-    ratios = {(level, keep): float(ratio) for level, keep, ratio in table}
-    for level in ("module", "api", "mix"):
-        assert told[level][1] == f"{ratios[level, 'fingerprint']:.1f} ×"
-    alone = ", ".join(f"{ratios[level, 'statistics']:.1f}" for level in ("module", "api", "mix"))
-    assert f"(statistics alone: {alone})" in ENGLISH
+    cells = {(level, keep): cell for level, row in told.items() for keep, cell in zip(KEEPS, row[1:], strict=True)}
+    assert cells == expected
+    alone = ", ".join(f"{on_gpu[level, 'statistics']:.1f}" for level in ("module", "api", "mix"))
     assert f"{alone} ×" in ENGLISH
     assert "9.7 (module), 10.2 (api) and 16.3 (mix)" in results
     assert "9.7, 10.2, 16.3 ×" in ENGLISH
 
 
-def test_the_picture_is_there_and_small():
-    assert PICTURE.read_bytes().startswith(b"\x89PNG")
+def described(picture: bytes) -> str:
+    """The text that a PNG has under "Description", in a chunk of its own (iTXt)."""
+    at = 8
+    while at < len(picture):
+        length = int.from_bytes(picture[at : at + 4], "big")
+        keyword, _, rest = picture[at + 8 : at + 8 + length].partition(b"\0")
+        if picture[at + 4 : at + 8] == b"iTXt" and keyword == b"Description":
+            return rest[2:].split(b"\0", 2)[2].decode()  # two bytes of compression, language, keyword in it
+        at += 12 + length
+    return ""
+
+
+def test_the_picture_shows_the_verdict_at_the_top():
+    """`make picture` writes the verdict of the page that it photographs into the file."""
+    [told, *_] = (code for language, code in BLOCK.findall(ENGLISH) if language == "text")
+    assert without_digits(described(PICTURE.read_bytes())) == without_digits(told), "make picture"
+    assert described(b"\x89PNG\r\n\x1a\n" + bytes(4) + b"IEND" + bytes(4)) == ""
     assert PICTURE.stat().st_size < LARGEST
     assert "docs/images/report.png" in ENGLISH
 
@@ -212,6 +239,7 @@ def skeleton(text: str) -> dict[str, list[str]]:
         "links": [link.replace(".zh.md", ".md") for link in links if not link.startswith(("README", "#"))],
         "tables": [str(len(line.split("|"))) for line in prose.splitlines() if line.startswith("|")],
         "commands": sorted(set(re.findall(r"`((?:twintrace|tt\.|make|with tt)[^`]*)`", prose))),
+        "figures": re.findall(r"\(GPU [\d.]+\)|\d[\d.]* (?:×|MB)", prose),
     }
 
 
@@ -238,6 +266,7 @@ def test_the_translation_is_one():
         (("`twintrace selfcheck train.py`", "`twintrace check train.py`"), "commands"),
         (("```sh\npip", "```console\npip"), "languages"),
         (("| `op` | the kernels below,", "| `op` the kernels below,"), "tables"),
+        (("218 MB", "219 MB"), "figures"),
     ],
 )
 def test_the_check_of_the_translation_can_fail(change, part):

@@ -197,6 +197,27 @@ def test_the_reference_has_every_public_name():
     assert told == set(tt.__all__) - {"__version__", "errors"}
 
 
+# --- the questions ----------------------------------------------------------------------------------------------------
+
+
+def unsourced(text: str) -> list[str]:
+    """Questions whose first paragraph leads to no public page where they were asked."""
+    questions = re.findall(r"^### (.+)\n\n((?:.+\n)+)", text, re.MULTILINE)
+    assert len(questions) == len(re.findall(r"^### ", text, re.MULTILINE))
+    return [title for title, first in questions if not re.fullmatch(r"\*.*\]\(https://.*\*\n", first, re.DOTALL)]
+
+
+def test_every_question_says_where_it_was_asked():
+    assert unsourced((DOCS / "faq.md").read_text(encoding="utf-8")) == []
+
+
+def test_the_check_of_questions_can_fail():
+    asked = "### Is it?\n\n*Asked in [a thread](https://example.org/1).*\n\nYes.\n"
+    assert unsourced(f"{asked}\n### What is exit code 3?\n\nNo [agreement](https://example.org).\n") == [
+        "What is exit code 3?"
+    ]
+
+
 # --- translations -----------------------------------------------------------------------------------------------------
 
 

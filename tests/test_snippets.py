@@ -293,6 +293,50 @@ def test_a_page_runs_with_what_takes_long(page, stage, tmp_path, monkeypatch, ch
     play(page, stage, tmp_path, monkeypatch, checkout_env, slow=True)
 
 
+ELSEWHERE = (
+    "twintrace view",  # serves until it is interrupted
+    "twintrace show runs/ddp",  # tests/test_readme.py runs this recipe with torchrun
+    "twintrace selfcheck",  # other tests run these two
+    "twintrace twice",
+)
+"""Commands of the README that are not run with the others."""
+
+
+def set_up_readme() -> None:
+    """What the commands of the README are given beside the stage."""
+    import numpy as np
+
+    set_up_acceptance()
+    for name in ("f32", "bf16"):
+        shutil.copytree("runs/a" if name == "f32" else "runs/b", f"runs/{name}")
+    for name in ("a", "b"):
+        Path("saved", name).mkdir(parents=True)
+        np.save(f"saved/{name}/x_0.npy", np.ones(3, np.float32))
+
+
+@pytest.mark.needs_torch
+def test_the_commands_of_the_readme_run(stage, tmp_path, monkeypatch, checkout_env):
+    """None ends with 2, "could not be done"; what the verdicts say is the affair of other tests."""
+    shutil.copytree(stage, tmp_path, dirs_exist_ok=True)
+    monkeypatch.chdir(tmp_path)
+    set_up_readme()
+    lines = [line for line in _readme.commands(_readme.ENGLISH) if line.startswith("twintrace ")]
+    failed = {}
+    for line in lines:
+        if line.startswith(ELSEWHERE):
+            continue
+        if line.startswith("twintrace weights"):  # converting is told twice: by itself, and in a recipe
+            Path("net.ckpt").unlink(missing_ok=True)
+            if "convert" not in line:
+                tt.convert_weights("net.pth", "net.ckpt")
+        with seen_as_a_user_does():
+            code, out, rest = command(line, checkout_env)
+        if code not in (0, 1, 3):
+            failed[line] = out + rest
+    assert failed == {}
+    assert len(lines) > 25
+
+
 def told_commands(page: str) -> list[str]:
     """Commands of twintrace in the blocks and in the prose of a page, those that are slow or not run too."""
     shown = [

@@ -23,7 +23,7 @@ if sys.version_info < (3, 10):  # noqa: UP036 - pip refuses, but a checkout on P
         f"Install it into an environment of a newer one."
     )
 
-__version__ = "0.1.0"
+__version__ = "0.2.0.dev0"  # of the release that this leads to; 0.1.0 is the last that there is
 
 __all__ = [
     "Certificate", "Comparison", "Conversion", "Recorder", "SelfCheck", "Trace", "WeightComparison", "WeightMap", "__version__",

@@ -54,6 +54,17 @@ def test_quiet_says_it_by_the_exit_code(twintrace, traces, tmp_path):
     assert (tmp_path / "x.csv").exists()
 
 
+@pytest.mark.parametrize(("other", "expected"), [(0, 0), (1, 1)])
+def test_a_reader_that_stops_changes_neither_files_nor_exit_code(checkout_env, traces, tmp_path, other, expected):
+    """`set -o pipefail; twintrace compare … --table --csv x.csv | head -1`."""
+    code = "from twintrace.cli import main; main()"
+    words = [sys.executable, "-c", code, "compare", traces[0], traces[other], "--table", "--csv", tmp_path / "x.csv"]
+    with subprocess.Popen(words, env=checkout_env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as run:
+        run.stdout.close()
+        assert (run.wait(timeout=300), run.stderr.read()) == (expected, "")
+    assert (tmp_path / "x.csv").exists()
+
+
 def test_the_columns_of_the_csv(command, traces, tmp_path):
     for name, columns in (("main", MAIN), ("all", [column.name for column in SHEET])):
         command("compare")(*traces, "--csv", tmp_path / name, "--columns", name, expect=1)

@@ -145,3 +145,82 @@ def test_a_backward_pass_begins_with_values_that_were_rounded(tmp_path: Path, fa
             ((result * torch.arange(320.0).cos().reshape(4, 5, 16)).mean() + result.square().mean()).backward()
 
     assert compared(tmp_path, run, level="op").code == int(factor != 1)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=["f32", "bf16", "f16"])
+def test_a_small_term_of_the_loss_is_told(tmp_path: Path, dtype: torch.dtype) -> None:
+    """In bf16 the loss is rounded to the same bits, and the term is less in each gradient than the rounding of saved values."""
+    labels = torch.randint(0, 32, (64,), generator=torch.Generator().manual_seed(3))
+
+    def run(side: int, record: Callable[..., Any]) -> None:
+        net = Net(lambda s, x: s.out(s.key(x)), key=nn.Linear(32, 32), out=nn.Linear(32, 32)).to(dtype)
+        with record(net):
+            out = net(rand(64, 32).to(dtype))
+            loss = F.cross_entropy(out, labels)
+            (loss if side else loss + 0.01 * out.pow(2).mean()).backward()
+
+    result = compared(tmp_path, run, level="op")
+
+    assert result.code == 1
+    assert "only the left adds" in str(result)
+
+
+def test_an_interpolation_by_a_factor_that_float32_rounds_down(tmp_path: Path) -> None:
+    """20 of 12 rows: the factor decides on the shape, and is no constant that may be off by its rounding."""
+
+    def run(side: int, record: Callable[..., Any]) -> None:
+        net = Net(lambda s, x: F.interpolate(x, scale_factor=20 / 12, mode=("bilinear", "bicubic")[side]))
+        with record(net):
+            net(rand(1, 2, 12, 12))
+
+    assert compared(tmp_path, run, level="op").code == 1
+
+
+def four(x: torch.Tensor) -> torch.Tensor:
+    return x.reshape(4, 16, 4, 8).transpose(1, 2)
+
+
+def by_kernel(s: Any, x: torch.Tensor) -> torch.Tensor:
+    q, k, v = four(s.query(x)), s.key(x), s.value(x)
+    return s.out(F.scaled_dot_product_attention(q, four(k), four(v)).transpose(1, 2).reshape(4, 16, 32))
+
+
+def by_scaled_queries(s: Any, x: torch.Tensor) -> torch.Tensor:
+    mixed = (four(s.query(x) * 8**-0.5) @ four(s.key(x)).mT).softmax(-1) @ four(s.value(x))
+    return s.out(mixed.transpose(1, 2).reshape(4, 16, 32))
+
+
+def by_heads_attention(s: Any, x: torch.Tensor) -> torch.Tensor:
+    weights, biases = (
+        torch.cat([getattr(s, n).get_parameter(p) for n in ("query", "key", "value")]) for p in ("weight", "bias")
+    )
+    data, out = x.transpose(0, 1), s.out
+    rest = None, None, False, 0.0, out.weight, out.bias
+    return F.multi_head_attention_forward(data, data, data, 32, 4, weights, biases, *rest, need_weights=False)[
+        0
+    ].transpose(0, 1)
+
+
+def by_each_head(s: Any, x: torch.Tensor) -> torch.Tensor:
+    heads = [[layer(x).chunk(4, -1)[head] for layer in (s.query, s.key, s.value)] for head in range(4)]
+    return s.out(torch.cat([F.scaled_dot_product_attention(*own) for own in heads], -1))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=["f32", "bf16", "f16"])
+@pytest.mark.parametrize(
+    ("right", "level"), [(by_scaled_queries, "op"), (by_heads_attention, "op"), (by_each_head, "api")]
+)
+def test_queries_keys_and_values_computed_in_another_way(
+    tmp_path: Path, right: Callable[..., torch.Tensor], level: str, dtype: torch.dtype
+) -> None:
+    """Their products take the same data. PyTorch computes the gradient of scaled queries later; of three stacked square gradients
+    an order of axes is found in which they are equal, which is not theirs; of a chunk for one head the rest is left over.
+    """
+
+    def run(side: int, record: Callable[..., Any]) -> None:
+        net = Net((by_kernel, right)[side], **{name: nn.Linear(32, 32) for name in LAYERS}).to(dtype)
+        with record(net):
+            out = net(rand(4, 16, 32).to(dtype)).float()
+            (out * torch.linspace(-1, 1.3, out.numel()).reshape(out.shape)).sum().backward()
+
+    assert compared(tmp_path, run, level=level).code == 0

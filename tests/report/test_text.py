@@ -392,3 +392,13 @@ def test_calls_without_a_partner_are_counted_and_the_harmless_ones_said(skipped,
     call = comparison.forward.result.match.left[0]
     alone = tuple((0, 0, Alone(call, "a cast", item)) for item in skipped)
     assert balance(dataclasses.replace(comparison, only_left=alone, only_right=())).endswith(ending)
+
+
+def test_pairs_that_differ_in_gradients_alone_are_counted():
+    """ "7 pairs before it agree" and "76 different" are both true, where every gradient differs."""
+    comparison = comparisons.comparison(100)
+    agreeing = next(item for item in comparison.results if item.forward and item.forward.outcome is Outcome.SAME)
+    apart = dataclasses.replace(agreeing, backward=comparison.forward.result.forward)
+    for result, alone in ((agreeing, ""), (apart, " (1 in gradients alone)")):
+        values = dataclasses.replace(comparison, results=(comparison.forward.result, result))
+        assert f"{1 + bool(alone)} different{alone}." in balance(values)

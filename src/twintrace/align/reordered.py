@@ -14,7 +14,9 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence, Set
 from functools import cached_property
 
+from ..model.records import Call
 from ..model.sites import Kind, Phase
+from ..model.tensors import Tensor
 from ..model.values import TensorRef, leaves
 from ..operations.families import SHAPING
 from .features import values_of
@@ -43,13 +45,14 @@ def in_order_of_flow(left: CallTree, right: CallTree, pairs: Sequence[Named]) ->
         sure = {pair.left: pair.sure for pair in pairs if better.get(pair.left) == pair.right}
         pairs = sorted(Named(one, two, sure.get(one, False)) for one, two in better.items())
         partner = better
+    given = _Given(left), _Given(right)
     while True:  # what only such a pair speaks for is none either
         unfounded = {
             pair
             for pair in pairs
             if not _consistent(origins, partner, pair.left, pair.right)
             and _gives_other_values(left, right, pair)
-            and _is_known_by_name_alone(origins, partner, pair)
+            and (_is_known_by_name_alone(origins, partner, pair) or _gives_what_others_give(given, pair))
         }
         if not unfounded:
             return list(pairs)
@@ -322,6 +325,45 @@ def _is_known_by_name_alone(origins: tuple[_Origins, _Origins], partner: dict[in
         return False
     into = trees[0].inputs(pair.left), trees[1].inputs(pair.right)
     return not any(_same_origin(origins, partner, *both, as_large or not kernel) for both in zip(*into, strict=False))
+
+
+def _gives_what_others_give(given: tuple[_Given, _Given], pair: Named) -> bool:
+    """Is it a kernel of the backward pass, and are the results of both its calls those of other calls on the other side? Queries,
+    keys and values take the same data, and their gradients may be computed in any order.
+    """
+    call = given[0].tree.calls[pair.left]
+    if call.site.phase is not Phase.BACKWARD or call.site.kind is not Kind.OP:
+        return False
+    results = given[0].first(pair.left), given[1].first(pair.right)
+    return all(
+        result is not None and any(alike(result, other) > 0 for other in given[1 - which].by(call, result.spec.shape))
+        for which, result in enumerate(results)
+    )
+
+
+class _Given:
+    """First results of the calls of one side, by name and shape."""
+
+    def __init__(self, tree: CallTree) -> None:
+        self.tree = tree
+
+    def first(self, index: int) -> Tensor | None:
+        """The first result of a call."""
+        outputs = self.tree.outputs(index)
+        return self.tree.tensor(outputs[0].tensor) if outputs else None
+
+    def by(self, call: Call, shape: tuple[int, ...]) -> Sequence[Tensor]:
+        """First results of this shape of calls of the same name and phase."""
+        return self._results.get((call.site.name, call.site.phase, shape), ())
+
+    @cached_property
+    def _results(self) -> dict[Hashable, list[Tensor]]:
+        found: dict[Hashable, list[Tensor]] = {}
+        for index, call in enumerate(self.tree.calls):
+            result = self.first(index)
+            if result is not None:
+                found.setdefault((call.site.name, call.site.phase, result.spec.shape), []).append(result)
+        return found
 
 
 def _shapes(tree: CallTree, index: int) -> list[tuple[int, ...]]:

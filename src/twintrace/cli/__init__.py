@@ -17,7 +17,8 @@
     twintrace weights …             map, convert, compare, certify weights
     twintrace npy compare DIR DIR   two folders of .npy files side by side
 
-In: the command line. Out: text, and an exit code: 0 yes, 1 no (the runs differ), 2 could not be done. Not here: any logic.
+In: the command line. Out: text, and an exit code: 0 yes, 1 no (the runs differ), 2 could not be done, 3 could not be told.
+Not here: any logic.
 """
 
 from __future__ import annotations
@@ -25,10 +26,13 @@ from __future__ import annotations
 import difflib
 import importlib
 import sys
+from typing import Any
 
 import click
 
+from .. import __version__
 from ..model.errors import TwintraceError
+from .streams import unending_output
 
 __all__ = ["cli", "main"]
 
@@ -76,7 +80,7 @@ twintrace --help lists all commands, twintrace COMMAND --help its options and ex
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]}, invoke_without_command=True)
-@click.version_option(package_name="twintrace")
+@click.version_option(__version__, package_name="twintrace")
 @click.pass_context
 def cli(ctx: click.Context) -> None:
     """Record what a network computed, lay two records side by side, see where they first part and why."""
@@ -86,17 +90,18 @@ def cli(ctx: click.Context) -> None:
 
 def main() -> None:
     """The `twintrace` command."""
+    with unending_output():
+        sys.exit(_run())
+
+
+def _run() -> Any:
+    """Exit code of the command that `sys.argv` gives, its errors told."""
     try:
-        sys.exit(cli.main(standalone_mode=False))  # click hands an exit code back instead of raising it
+        return cli.main(standalone_mode=False)  # click hands an exit code back instead of raising it
     except TwintraceError as error:
         click.echo(f"twintrace: {error}", err=True)
-        sys.exit(2)
     except click.ClickException as error:
         error.show()
-        sys.exit(2)
     except click.Abort:
         click.echo("twintrace: interrupted", err=True)
-        sys.exit(2)
-    except BrokenPipeError:  # `twintrace show … | head`
-        sys.stderr.close()
-        sys.exit(0)
+    return 2

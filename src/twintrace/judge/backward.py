@@ -182,7 +182,7 @@ class Gradients:
         parts = self._parts.sent(item.pair)
         spoiled = self._ranges.of_gradient(item) if any(parts) else None
         if spoiled is not None:
-            standings = [self._standing_of_gradient(which, part) for which in (0, 1) for _, part in parts[which]]
+            standings = [self.standing_of_gradient(which, part) for which in (0, 1) for _, part in parts[which]]
             incoming = together(standings)
             if incoming.outcome is Outcome.DIFFERENT:
                 return Standing(Outcome.DIFFERENT, None, item.verdict.because, sources=incoming.sources)
@@ -233,7 +233,7 @@ class Gradients:
     def _comes_back(self, which: int, call: Call) -> Standing:
         """Standing of what the backward pass of a call is made of: the gradients of its results, its operands and results."""
         found = [
-            self._standing_of_gradient(which, gradient.tensor)
+            self.standing_of_gradient(which, gradient.tensor)
             for gradient in call.gradients
             if gradient.role == "output"
         ]
@@ -253,7 +253,7 @@ class Gradients:
             taken = [judged for judged in taken if judged.outcome is not Outcome.DIFFERENT]
         return [*made, *taken]
 
-    def _standing_of_gradient(self, which: int, number: int) -> Standing:
+    def standing_of_gradient(self, which: int, number: int) -> Standing:
         """Standing of a gradient; of one that was not compared, that of what it was made of."""
         found: list[Standing] = []
         waiting, seen = [number], set[int]()  # no recursion: the chain of calls may be as long as the run
@@ -308,7 +308,7 @@ class Gradients:
             for which in (0, 1)
         ]
         incoming = together(
-            [self._standing_of_gradient(which, gradient) for which in (0, 1) for _, gradient in parts[which]]
+            [self.standing_of_gradient(which, gradient) for which in (0, 1) for _, gradient in parts[which]]
         )
         if bool(lone[0]) != bool(lone[1]):
             which = 0 if lone[0] else 1

@@ -116,7 +116,7 @@ class Conclusion:
             finished.append(replace(result, mistakes=made) if made or result.mistakes else result)
         return Judgement(
             self._scale.explain(finished),
-            tuple(dict.fromkeys(untold + lone.untold)),
+            tuple(dict.fromkeys(untold + self._split.untold + lone.untold)),
             bool(reached or lone.differences),
             tuple(lone.differences),
             self._notes(),

@@ -12,6 +12,7 @@ are another way only if the right with the left's would give something else: wha
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Collection, Iterable
 
@@ -38,6 +39,8 @@ _CONVERTED = 16.0
 (`Recomputation.is_same_function`), 4 times, so that the right with the left's weights could not be told from what it is.
 """
 _HELD = frozenset(("weights", "leaf"))
+_UNDONE = 0.5
+"""Share of the difference that a mistake makes where two values part, of which less is left where it is undone."""
 _KINDS = _HELD | {"meaning"}
 _BECAUSE = "another step on the way to the same result"
 
@@ -85,7 +88,10 @@ class Detours:
             return False
         converted = [self._state.origins[mistake][0] for mistake in sources if mistake.kind in _HELD]
         try:
-            if not recomputation.is_same_function(left, right, bound, ends.layout, converted=bool(converted)):
+            within = min(map(self._undone_below, sources), default=math.inf)
+            if not recomputation.is_same_function(
+                left, right, bound, ends.layout, converted=bool(converted), within=within
+            ):
                 return False
             for pair in converted:
                 taken = {**bound, pair.right: Bound(pair.left, pair.layout)}
@@ -94,6 +100,16 @@ class Detours:
         except not_recomputable():
             return False
         return True
+
+    def _undone_below(self, mistake: Mistake) -> float:
+        """Relative difference of two values below which a mistake is undone there. What saved values explain in 16 bits may be as
+        much as a small mistake makes.
+        """
+        if mistake.kind != "meaning" or not mistake.size:
+            return math.inf
+        pair = self._state.origins[mistake][0]
+        types = (self._state.sides[which].tensor((pair.left, pair.right)[which]).spec.dtype for which in (0, 1))
+        return _UNDONE * mistake.size * max(unit(*types), SINGLE)
 
     def _belongs(self, which: int, number: int) -> bool:
         """True if a value agrees with the one that it was compared with, and is no step of a way of its own."""

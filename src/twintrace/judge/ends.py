@@ -69,6 +69,8 @@ class Ends:
             if (modules and inner and call.site.phase is not Phase.UPDATE) or traits_named(name_of(call)).uninitialised:
                 continue
             made = [number for number in outputs_of(call).values() if not self._is_taken(which, call, number)]
+            if len(made) < len(outputs_of(call)) and traits_named(name_of(call)).moves:
+                made = []  # parts that are left over of a value
             if call.site.phase is Phase.UPDATE:  # counts of steps are nobody's result
                 specs = {number: side.tensor(number).spec for number in made}
                 made = [number for number in made if specs[number].shape and specs[number].dtype[0] not in "iu"]

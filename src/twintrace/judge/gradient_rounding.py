@@ -107,7 +107,8 @@ class GradientRounding:
         if not self._is_audited(which, call, part):
             return whole is None or not self.is_beyond(whole)
         allowed = self._allowed(which, call, part) + self._carried(which, call, part)
-        return self._state.recomputation.recorded.rms(which, part) <= allowed or self._is_left_over(which, call)
+        size = self._state.recomputation.recorded.rms(which, part)
+        return size <= allowed or size <= self._left_over(which, call, part) or self._is_left_over(which, call)
 
     def is_beyond(self, item: TensorResult) -> bool:
         """True if gradients differ by more than functions that were not recorded may make of rounding: far beyond the bound, and

@@ -5,6 +5,7 @@
     split.compared[0]            gradients of the left that need no partner any more
     split.noise[0]               those of them that are rounding alone, and apart
     split.differences            a sentence for each part whose gradient is another one
+    split.untold                 a sentence for each part of which that could not be told
 
 The weights show which rows of the whole a part has; where these were not recorded, gradients that agree do.
 """
@@ -18,12 +19,14 @@ from typing import TYPE_CHECKING
 
 from ..model.pairs import Stray
 from ..model.results import CallResult
+from ..model.verdicts import Outcome
 from .backward import Gradients
 from .state import JudgeState, attach, not_recomputable
 
 if TYPE_CHECKING:
     from ..operations.splits import Split, Tensor
 
+_UNTOLD = "they are made of gradients that could not be told"
 _Layers = Mapping[str, tuple["Split", Sequence[Stray]]]
 
 
@@ -39,6 +42,7 @@ class SplitParameters:
         self.noise: tuple[set[int], set[int]] = set(), set()
         """Gradients among them that are apart, and rounding of what cancelled."""
         self.differences: list[str] = []
+        self.untold: list[str] = []
 
     def find(self, results: list[CallResult]) -> None:
         """Compares what the sides have of one another; a call that cuts a gradient which differs is added to `results`."""
@@ -119,14 +123,19 @@ class SplitParameters:
             gradient = split.as_laid(place, values[1 - which](part.tensor)).reshape(own.shape)
             self.compared[1 - which].add(part.tensor)
             apart, limit = _distance(own, gradient), self._rounding.least
+            names = (whole.slot, part.slot) if which == 0 else (part.slot, whole.slot)
             if apart > limit and self._is_noise(1 - which, part, own, gradient):
                 self.noise[1 - which].add(part.tensor)
                 continue
-            if apart <= limit:  # bounds in 16 bits explain much: what the calls of both sides send back is computed
-                exact = self._computed(which, whole, part, split, place)
-                apart, limit = exact if exact is not None else (apart, limit)
-            if apart > limit and not self._cut(results):
-                names = (whole.slot, part.slot) if which == 0 else (part.slot, whole.slot)
+            unknown = self._unknown(which, whole, part) if 0 < apart <= limit else ""
+            if unknown:
+                self.untold.append(f"the gradients of {names[0]} | {names[1]} are {apart:.1e} apart, and {unknown}")
+                continue
+            parted = apart > limit
+            if not parted:  # bounds in 16 bits explain much: what the calls of both sides send back is computed
+                computed = self._computed(which, whole, part, split, place)
+                parted, apart = computed if computed is not None else (False, apart)
+            if parted and not self._cut(results):
                 self.differences.append(
                     f"the gradients of {names[0]} | {names[1]} differ in what they have in common: relative error {apart:.1e}"
                 )
@@ -138,9 +147,19 @@ class SplitParameters:
                 f"only the {side} has a gradient of a part of {whole.slot}: is it frozen on the {other}?"
             )
 
-    def _computed(self, which: int, whole: Stray, part: Stray, split: Split, place: int) -> tuple[float, float] | None:
-        """Distance of the gradients of a part and of its rows, sent back from the same gradients in float64, and the distance up to
-        which they are one; None if these are not those that were recorded.
+    def _unknown(self, which: int, whole: Stray, part: Stray) -> str:
+        """Reason why it is not known if the gradients that came back to the calls of a parameter agree; empty if it is."""
+        standings = [
+            self._gradients.standing_of_gradient(side, gradient)
+            for side, stray in ((which, whole), (1 - which, part))
+            if (value := self._value(side, stray)) is not None
+            for _, gradient in self._state.sides[side].contributions(value)
+        ]
+        return next((own.untold or _UNTOLD for own in standings if own.outcome is Outcome.UNKNOWN), "")
+
+    def _computed(self, which: int, whole: Stray, part: Stray, split: Split, place: int) -> tuple[bool, float] | None:
+        """True if the gradients of a part and of its rows, sent back from the same gradients in float64, are not one, and their
+        distance; None if these are not those that were recorded.
         """
         from ..operations.pullbacks import gradients_of_parts
 
@@ -160,7 +179,8 @@ class SplitParameters:
         except not_recomputable():
             return None
         own = split.of(place, gradients[which])
-        return _distance(own, split.as_laid(place, gradients[1 - which]).reshape(own.shape)), limit
+        other = split.as_laid(place, gradients[1 - which]).reshape(own.shape)
+        return limit.is_exceeded(own, other), _distance(own, other)
 
     def _is_noise(self, which: int, part: Stray, *gradients: Tensor) -> bool:
         """True if gradients are rounding of what cancelled: so is all that calls sent back to the part, where this is known."""

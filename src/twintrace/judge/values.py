@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from ..model.pairs import Layout, Part, TensorPair
 from ..model.results import CallResult, Mistake, TensorResult, Terms
@@ -26,7 +27,7 @@ from .counters import are_idle_counters
 from .detours import Detours, is_detour
 from .equal_results import EqualResults
 from .explanations import Explainer
-from .fallback import Fallback
+from .fallback import Fallback, is_near
 from .leaves import PICKING, Leaves
 from .ranges import RangeJudge
 from .state import (
@@ -42,8 +43,16 @@ from .state import (
     worse,
 )
 
+if TYPE_CHECKING:
+    from ..operations.differences import Difference
+
 SELECTIVE = frozenset(("softmax", "log_softmax", "scaled_dot_product_attention", "relu", "clamp", "max_pool", "amax"))
 """Operations whose gradient forgets an operand where their result does: a masked score."""
+
+
+_OTHER_ORDER = "their operands lie in another order than the one in which they agree"
+_CONTRADICTION = 0.5
+"""Relative difference of two results that have little in common: of operands that were taken in another order of axes."""
 
 
 class Values:
@@ -215,6 +224,10 @@ class Values:
                 if difference.relative < SHARES:  # beyond: gradients of noise, which an optimizer makes full steps of
                     self._state.notes[names] = max(self._state.notes.get(names, 0.0), difference.relative)
             elif difference.significant:
+                if _contradicts_itself(incoming, difference, terms.inherited) and not audited.mistakes:
+                    if is_near(item):
+                        return Standing(Outcome.ROUNDING, terms, f"the two agree, and {_OTHER_ORDER}")
+                    return self._fallback.judge(item, incoming, audited, _OTHER_ORDER, left, right)
                 if self._belong_elsewhere(pair):
                     return Standing(Outcome.SAME, because="values for different calls", discarded=True)
                 if self._is_a_step_ahead(pair, left, right):
@@ -405,3 +418,11 @@ class Values:
         from ..operations.replay import effect
 
         return effect(self._state.recomputation, changed, item.pair.right)
+
+
+def _contradicts_itself(incoming: Standing, difference: Difference, inherited: float | None) -> bool:
+    """True if operands that agree would give another result altogether on the other side, and other calls make up for all of that:
+    of a square weight, or of queries, keys and values in one, an order of axes fits that is not theirs.
+    """
+    agrees = incoming.outcome in (Outcome.SAME, Outcome.ROUNDING)
+    return agrees and inherited is not None and min(difference.relative, inherited) >= _CONTRADICTION

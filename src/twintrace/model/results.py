@@ -136,6 +136,11 @@ class CallResult:
         return item.pair.part in (Part.PARAMETER, Part.BUFFER)
 
     @property
+    def values_differ(self) -> bool:
+        """True if values differ, and not only gradients."""
+        return self.forward is not None and self.forward.outcome is Outcome.DIFFERENT
+
+    @property
     def harmless(self) -> bool:
         """Nothing differs with effect."""
         sides = ((self.forward, self.absorbed_forward), (self.backward, self.absorbed_backward))

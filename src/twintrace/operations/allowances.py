@@ -122,6 +122,9 @@ def effect_of_constants(
         return value * (1 + units * unit * noise)
 
     other = recomputation.result(which, part, moved, meanings)
+    if other.shape != result.shape and laid_out(other, layout, result.shape).shape != result.shape:
+        # A number that decides on the shape: the factor of an interpolation.
+        other = recomputation.result(which, part, moved, own)
     apart = (laid_out(other.to(result.dtype), layout, result.shape) - result).abs().nan_to_num(0.0, 0.0, 0.0)
     return _WOBBLE * (apart + spread(apart, result))
 

@@ -40,6 +40,14 @@ _SAME = 1e-6
 """Relative difference of two gradients that constants in float32 explain."""
 _ROUNDINGS = 2.0
 """Units of their element type that values and gradients of one side alone may be off by: they were rounded on the way."""
+_SIGMAS = 8.0
+"""Standard errors that the mean of independent roundings may be off by: a gain of two gradients that are one. The errors that are
+drawn are of two units, where rounding to nearest has a standard deviation of less than a third of one.
+"""
+_DRAWS = 3
+"""Draws of rounding errors; one may have no gain by chance where few values scale all of a gradient."""
+_GAINS = 3.0
+"""Multiple of the largest gain of all draws that rounding explains; the drawn errors have seven standard deviations of rounding."""
 _NO_ERRORS: Mapping[int, Tensor] = MappingProxyType({})
 
 
@@ -86,33 +94,34 @@ def difference_of_gradients(
         return relative_difference(one, laid_out(two, layout, one.shape))
 
     relative = apart(mine, other)
-    limit = _limit(way, (mine, other)) if relative > _SAME else _SAME
-    found = Pullback(relative, relative > limit, (way[0].calls, way[1].calls), (mine, other))
+    limit = GradientLimit(way, (mine, other))
+    exceeded = relative > _SAME and limit.is_exceeded(mine, laid_out(other, layout, mine.shape))
+    found = Pullback(relative, exceeded, (way[0].calls, way[1].calls), (mine, other))
     for which in (0, 1) if found.significant else ():
         cut = way[which].first_cut()
         if cut is None:
             continue
         whole = _Way(recomputation, which, values[which], bound, ends, through_cuts=True).gradient()
         rest = apart(whole, other) if which == 0 else apart(mine, whole)
-        if rest <= limit:
+        if rest <= limit.relative:
             return replace(found, cut=(which, cut), uncut=rest)
     return found
 
 
 def gradients_of_parts(
     recomputation: Recomputation, values: tuple[int, int], bound: Mapping[int, Bound], ends: Mapping[int, int]
-) -> tuple[tuple[Tensor, Tensor], float]:
-    """Gradients of two values that were not compared with each other, from those of the left that agree (`ends`), and the relative
-    difference up to which parts of them are one. Raises NotRecomputable.
+) -> tuple[tuple[Tensor, Tensor], GradientLimit]:
+    """Gradients of two values that were not compared with each other, from those of the left that agree (`ends`), and the limit up
+    to which parts of them are one. Raises NotRecomputable.
     """
     way = [_Way(recomputation, which, number, bound, ends) for which, number in enumerate(values)]
     gradients = way[0].gradient(), way[1].gradient()
-    return gradients, _limit(way, gradients)
+    return gradients, GradientLimit(way, gradients)
 
 
-def rounding_of(values: Values, number: int) -> Tensor:
-    """Rounding errors of a tensor, in any direction, the same ones each time. Raises NotRecomputable."""
-    tensor, noise = values(number).detach(), torch.Generator().manual_seed(number)
+def rounding_of(values: Values, number: int, draw: int = 0) -> Tensor:
+    """Rounding errors of a tensor, in any direction, the same ones for each draw. Raises NotRecomputable."""
+    tensor, noise = values(number).detach(), torch.Generator().manual_seed(number * _DRAWS + draw)
     signs = torch.randint(0, 2, tensor.shape, generator=noise, dtype=torch.float64) * 2 - 1
     return UNITS.get(values.spec(number).dtype, 0.0) * tensor.abs() * signs.to(tensor.device)
 
@@ -227,9 +236,9 @@ class _Way:
                     seen.update(item.id for item in side.takers(made))
         return min(self._skipped, key=lambda item: item.order, default=None)
 
-    def limit(self, gradient: Tensor, other: _Way) -> float:
-        """Relative difference up to which the other side's gradient is one with this one: what rounding makes of it of values and
-        gradients that this side reads, and the other has not, or computes.
+    def rounded(self, other: _Way, draw: int) -> Tensor | None:
+        """The gradient with rounding errors of the values and gradients that this side reads, and the other has not, or computes;
+        None if there are none.
         """
         values, side = self._re.values[self._which], self._re.sides[self._which]
         read, ends = {other._on_the_left(number) for number in other._read}, set(other._ends_reached())
@@ -237,16 +246,14 @@ class _Way:
         for number in self._read:
             known = self._on_the_left(number) in read or side.parameter_name(number) is not None
             if not known and _is_rounded(values, number):
-                errors[number] = _ROUNDINGS * rounding_of(values, number)
+                errors[number] = _ROUNDINGS * rounding_of(values, number, draw)
         left = self._re.values[0]
         of_ends = {
-            end: _ROUNDINGS * rounding_of(left, end)
+            end: _ROUNDINGS * rounding_of(left, end, draw)
             for end in self._ends_reached()
             if end not in ends and _is_rounded(left, end)
         }
-        if not errors and not of_ends:
-            return _SAME
-        return max(_SAME, relative_difference(gradient, self.gradient(errors, of_ends)))
+        return self.gradient(errors, of_ends) if errors or of_ends else None
 
     def _ends_reached(self) -> list[int]:
         """The left's gradients that this one is computed from."""
@@ -306,9 +313,42 @@ class _Way:
         return meaning
 
 
-def _limit(way: Sequence[_Way], gradients: tuple[Tensor, Tensor]) -> float:
-    """Relative difference up to which the gradients of two sides are one."""
-    return max(one.limit(gradient, other) for one, other, gradient in zip(way, way[::-1], gradients, strict=True))
+class GradientLimit:
+    """Difference of the gradients of two sides that rounding explains, by its size and by its gain: errors go in any direction, so
+    that a gradient of which each element is 0.99 times the other's is another one, where each alone could be rounding.
+    """
+
+    def __init__(self, way: Sequence[_Way], gradients: tuple[Tensor, Tensor]) -> None:
+        self._way = way
+        self._gradients = gradients
+
+    @functools.cached_property
+    def relative(self) -> float:
+        """Relative difference up to which two gradients are one."""
+        return max([_SAME, *(relative_difference(gradient, other) for gradient, other in self._rounded(0))])
+
+    def is_exceeded(self, one: Tensor, two: Tensor) -> bool:
+        """True if two gradients, or parts of them, are not one."""
+        if relative_difference(one, two) > self.relative:
+            return True
+        gain = _gain(one, two)
+        if gain <= max(_SAME, _SIGMAS * self.relative / math.sqrt(max(one.numel(), 1))):
+            return False
+        drawn = (_gain(*both) for draw in range(_DRAWS) for both in self._rounded(draw))
+        return gain > _GAINS * max(drawn, default=0.0)
+
+    def _rounded(self, draw: int) -> list[tuple[Tensor, Tensor]]:
+        """The gradient of each side, without and with errors, where there are any."""
+        way, gradients = self._way, self._gradients
+        rounded = [own.rounded(other, draw) for own, other in zip(way, way[::-1], strict=True)]
+        return [(gradient, errors) for gradient, errors in zip(gradients, rounded, strict=True) if errors is not None]
+
+
+def _gain(one: Tensor, two: Tensor) -> float:
+    """Share of a tensor by which another one is larger or smaller than it in all elements alike; infinite for one of zeros."""
+    energy = float((one * one.conj()).real.sum())
+    apart = abs(float(((two - one) * one.conj()).real.sum()))
+    return apart / energy if energy else (math.inf if apart else 0.0)
 
 
 def _is_rounded(values: Values, number: int) -> bool:

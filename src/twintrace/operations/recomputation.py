@@ -258,15 +258,25 @@ class Recomputation:
         )
 
     def is_same_function(
-        self, left: Slice, right: Slice, bound: Mapping[int, Bound], layout: Layout, *, converted: bool
+        self,
+        left: Slice,
+        right: Slice,
+        bound: Mapping[int, Bound],
+        layout: Layout,
+        *,
+        converted: bool,
+        within: float = math.inf,
     ) -> bool:
         """True if two slices compute the same of the values that they begin with; `converted` if their weights were computed of
-        each other, and rounded, so that the results have the noise of that. Raises NotRecomputable.
+        each other, and rounded, so that the results have the noise of that. `within` is the largest relative difference, where
+        what rounding explains is more. Raises NotRecomputable.
         """
         if later_values(self.sides, left, right, bound):
             return False
         f, g, tolerance = self.both(left, right, bound, layout, converted=converted)
         if f.shape != g.shape or difference_of(f, g, tolerance, SINGLE).significant:
+            return False
+        if within < math.inf and relative_difference(f, g) > within:
             return False
         apart = torch.where(f == g, 0.0, f - g)
         return not converted or float(apart.norm()) <= _CONVERTED * float(tolerance.norm())

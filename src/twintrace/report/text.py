@@ -11,7 +11,7 @@ runs/torch and runs/mindspore part at encoder.norm (LayerNorm), step 0, forward
   sure    31 pairs before it agree; paired because: the same parameters
   next    set eps=1e-05 on the right: net.py:33
 
-  44 pairs of calls: 12 the same, 25 within rounding, 7 different. Unpaired: 1 left, 2 right; none of them matters.
+  44 pairs of calls: 12 the same, 25 within rounding, 7 different (2 in gradients alone). Unpaired: 1 left, 2 right.
 
 A line that is longer than the terminal is wrapped below its text; in a pipe nothing is wrapped or cut.
 """
@@ -384,7 +384,12 @@ def _alone(result: Comparison) -> Iterator[str]:
 def balance(result: Comparison) -> str:
     """Number of pairs of each outcome, and of calls without a partner."""
     counts = Counter({outcome: result.count(outcome) for outcome in _WORDS})
-    told = ", ".join(f"{counts[item]} {word}" for item, word in _WORDS.items() if counts[item])
+    words = dict(_WORDS)
+    # Without it a comparison whose gradients all differ reads as if no value agreed.
+    backward = sum(item.verdict.outcome is Outcome.DIFFERENT and not item.values_differ for item in result.judged)
+    if backward:
+        words[Outcome.DIFFERENT] += f" ({backward} in gradients alone)"
+    told = ", ".join(f"{counts[item]} {word}" for item, word in words.items() if counts[item])
     alone = [item for _, _, item in (*result.only_left, *result.only_right)]
     unpaired = (
         f" Unpaired: {len(result.only_left)} left, {len(result.only_right)} right{_harmless(alone)}." if alone else ""

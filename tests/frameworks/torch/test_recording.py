@@ -1108,6 +1108,17 @@ def test_nothing_remains_after_a_model_that_raises(tmp_path):
     assert raised[0].raised == "RuntimeError: inside"
 
 
+def test_functions_that_compute_stay_the_objects_that_they_are(tmp_path):
+    """Libraries ask for them: `if activation_func is not F.gelu: raise`."""
+    homes = (torch, nn.functional, torch.Tensor)
+    before = {(home, name): value for home in homes for name, value in vars(home).items() if callable(value)}
+    net = nn.Linear(2, 2)
+    with tt.record(tmp_path / "t", net):
+        nn.functional.gelu(net(torch.ones(1, 2))).sum().backward()
+        replaced = [name for (home, name), value in before.items() if vars(home).get(name) is not value]
+    assert set(replaced) <= {"compile"}
+
+
 def test_closing_in_another_thread_leaves_nothing_that_acts(tmp_path):
     net = nn.Linear(1, 1)
     original = nn.Module.__call__
