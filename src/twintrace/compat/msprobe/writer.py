@@ -16,7 +16,6 @@ functions there, which a trace has as one call.
 from __future__ import annotations
 
 import contextlib
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -225,7 +224,7 @@ class DumpWriter(Translator):
     def _add_stack(self, record: Mapping[str, Wire]) -> None:
         frames = record["frames"]
         self._stacks[record["id"]] = (
-            json.dumps([frame_text(frame) for frame in frames]),
+            f"[{', '.join(quote(frame_text(frame)) for frame in frames)}]",
             frames[0][3] if frames else "",
         )
 
@@ -264,7 +263,8 @@ class DumpWriter(Translator):
         if self._chosen.forgoes(name):
             return
         ends = (("input", record["in"]), ("output", _results(record, name)))
-        self._write(name, json.dumps({end: self._elements.list_of(wires, name, end) for end, wires in ends}))
+        texts = [f'"{end}": {self._elements.list_of(wires, name, end)}' for end, wires in ends]
+        self._write(name, f"{{{', '.join(texts)}}}")
         self._place_in_tree(name, record.get("up"), backward=True)
 
     def _arguments(self, record: Mapping[str, Wire], begin: str) -> tuple[list[Wire], dict[str, Wire]]:
@@ -278,18 +278,18 @@ class DumpWriter(Translator):
 
     def _write_forward(self, record: Mapping[str, Wire], name: str, args: list[Wire], named: dict[str, Wire]) -> None:
         settings, elements = self._settings, self._elements
-        fields: dict[str, Any] = {}
+        fields = []
         if settings.wants("forward", "input"):
-            fields["input_args"] = elements.list_of(args, name, "input")
-            fields["input_kwargs"] = elements.object_of(named, name, "kwargs")
+            fields.append(f'"input_args": {elements.list_of(args, name, "input")}')
+            fields.append(f'"input_kwargs": {elements.object_of(named, name, "kwargs")}')
         if settings.wants("forward", "output") and "raised" not in record:
-            fields["output"] = elements.list_of(_results(record, name), name, "output")
+            fields.append(f'"output": {elements.list_of(_results(record, name), name, "output")}')
         if not fields:
             return
         if record["kind"] == Kind.MODULE:
             held = {key: TensorRef(number) for key, number in (record.get("params") or {}).items()}
-            fields["parameters"] = elements.object_of(held, name, "parameters")
-        self._write(name, json.dumps(fields))
+            fields.append(f'"parameters": {elements.object_of(held, name, "parameters")}')
+        self._write(name, f"{{{', '.join(fields)}}}")
 
     def _write(self, name: str, text: str) -> None:
         if self._settings.task != "structure":
@@ -358,18 +358,18 @@ class DumpWriter(Translator):
         state, tensors = ("output", growing.inputs) if record["role"] == Role.INPUT else ("input", growing.outputs)
         tensors[slot] = record["t"]
         growing.elements.pop((state, slot), None)
-        fields: dict[str, Any] = {}
+        fields = []
         if self._settings.wants("backward", "input"):
-            fields["input"] = self._elements.grown(call.outputs, growing, "input", growing.outputs)
+            fields.append(f'"input": {self._elements.grown(call.outputs, growing, "input", growing.outputs)}')
         if self._settings.wants("backward", "output"):
             nodes = [slot for slot in growing.inputs if slot.startswith("node.")]
             wires = (
                 [Gap(f"node.{i}") for i in range(max(int(slot[5:]) for slot in nodes) + 1)] if nodes else call.inputs
             )
-            fields["output"] = self._elements.grown(wires, growing, "output", growing.inputs)
+            fields.append(f'"output": {self._elements.grown(wires, growing, "output", growing.inputs)}')
             if nodes:  # out of a dump of msprobe's: they are what a node gave, not the arguments'
-                fields["by_node"] = True
-        growing.text = json.dumps(fields)
+                fields.append('"by_node": true')
+        growing.text = f"{{{', '.join(fields)}}}"
         if key in self._backward and growing.outputs and growing.inputs.keys() >= call.wanting:
             self._close_backward(key)
 
@@ -411,8 +411,9 @@ class DumpWriter(Translator):
         growing = self._parameters.get((path, turn))
         if growing is None:
             growing = self._parameters[path, turn] = Growing(gradients_name(begin) + (f".{turn}" if turn else ""))
-        growing.elements["", parameter] = [self._elements.of(record["t"], growing.name, "", parameter)]
-        growing.text = json.dumps({name: element for (_, name), element in growing.elements.items()})
+        element = self._elements.of(record["t"], growing.name, "", parameter)
+        growing.elements["", parameter] = f"{quote(parameter)}: [{element}]"
+        growing.text = f"{{{', '.join(growing.elements.values())}}}"
         if {name for _, name in growing.elements} >= learning:
             self._close_parameters((path, turn))
         elif len(self._parameters) > _MOST_OPEN:
@@ -433,7 +434,7 @@ class DumpWriter(Translator):
             number = self._numbers.of(Kind.SAVE, record["name"], Phase.FORWARD, record["name"], record["n"])
             name = saved_name(record["name"], number)
             document = self._documents.get("debug.json") or self._begin_document("debug.json", self._head, "\n }\n}\n")
-            document.add(name, json.dumps(self._elements.value_of(value, name)))
+            document.add(name, self._elements.value_of(value, name))
         gradient = saved_name(record["name"], number, gradient=True)
         self._saved[record["id"]] = Growing(gradient, (with_gaps(value, ""),))
 
@@ -441,8 +442,7 @@ class DumpWriter(Translator):
         growing = self._saved.get(record["of"])
         if growing is not None:
             growing.inputs[record["slot"]] = record["t"]
-            (element,) = self._elements.grown(growing.wires, growing, "", growing.inputs, numbered=False)
-            growing.text = json.dumps(element)
+            (growing.text,) = self._elements.grown_items(growing.wires, growing, "", growing.inputs)
 
 
 def _results(record: Mapping[str, Any], name: str) -> list[Value]:
