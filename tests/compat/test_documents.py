@@ -52,7 +52,7 @@ def test_what_is_open_may_be_all_there_is(document):
 
 def test_a_record_is_said_again(document):
     for name in "abc":
-        document.add(name, f'"{name * 10}"', replaceable=True)
+        document.add(name, f'"{name * 10}"')
     document.add("d", "null")
     document.commit([("e", "5")])
     document.replace({"b": '"longer than it was"', "a": "1", "new": "7"})
@@ -75,7 +75,7 @@ def test_it_goes_on_after_it_was_closed(document):
 def test_names_may_hold_anything(document):
     names = ['"', "\\", "\n", "\ud800", "层", "{", "}"]
     for name in names:
-        document.add(name, "1", replaceable=True)
+        document.add(name, "1")
     document.commit()
     document.replace({"{": "2"})
     assert read(document) == dict.fromkeys(names, 1) | {"{": 2}

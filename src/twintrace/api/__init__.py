@@ -13,14 +13,13 @@ view(path)                 a report or a trace in the browser    -> Server
 selfcheck(step)            does recording change the run?        -> SelfCheck
 run_twice(script)          does a run repeat itself?             -> Repetition
 seed_all(seed)             the same random numbers every time    -> Undo
-stand_in(alias)            a device that is not here             -> a function that undoes it
 first_nonfinite(trace)     where the NaN comes from              -> NonfiniteReport
 doctor()                   what can be recorded here             -> list of Finding
 known_operations()         what can be recomputed                -> list of KnownOperation
 map_weights, convert_weights, compare_weights, certify_weights   -> api/weights.py
-pair_arrays, compare_arrays                                      -> api/arrays.py
-read_tensor, write_tensor                                        -> api/saved.py
-framework_of, array_of, tap, graph_tap, rank_and_world           -> api/tensors.py
+compare_arrays                                                   -> api/arrays.py
+
+What only other tools' embassies (`compat`) need is lent to them, and no part of this list: `_LENT`.
 """
 
 from __future__ import annotations
@@ -37,10 +36,8 @@ from ..model import versions
 # for numpy nor for what a recording needs.
 _HOMES = {
     "..collect.scripts": ("selfcheck_script",),
-    "..collect.seeding": ("Seeded", "seed_all", "without_dropout"),
+    "..collect.seeding": ("seed_all",),
     "..collect.selfcheck": ("Run", "SelfCheck", "selfcheck"),
-    "..engine.local": ("Local",),
-    "..measure.values": ("measure",),
     "..model.listings": ("Finding", "Listing"),
     "..report.curves": ("curves_json", "curves_text"),
     "..report.delimited": ("write_csv",),
@@ -56,33 +53,41 @@ _HOMES = {
     "..report.weights": ("certificate_text", "conversion_text", "map_text", "weight_comparison_text"),
     "..report.workbook": ("write_xlsx",),
     "..store.registry": ("exporters",),
-    "..weights.mapfile": ("from_troubleshooter", "to_troubleshooter", "write_troubleshooter", "write_weight_map"),
-    "..weights.pth": ("read_tensor", "write_tensor"),
+    "..weights.mapfile": ("write_weight_map",),
     ".accepting": ("accept", "read_accepted", "write_accepted"),
-    ".arrays": ("array_shapes", "compare_arrays", "measure_arrays", "pair_arrays"),
+    ".arrays": ("compare_arrays",),
     ".bundling": ("write_bundle",),
-    ".comparing": ("compare", "pair_up", "write_mapping"),
+    ".comparing": ("compare", "write_mapping"),
     ".converting": ("conversion_line", "convert_trace", "damage_of", "not_carried"),
     ".diagnosing": ("compared_curves", "curves_of", "first_nonfinite"),
-    ".environment": (
-        "callback_class", "doctor", "imported_frameworks", "is_operation", "known_operations", "parameter_role", "same_operation",
-        "stand_in",
-    ),
+    ".environment": ("callback_class", "doctor", "known_operations"),
     ".opening": ("listing", "open"),
-    ".recording": ("Recorder", "modules_of", "record"),
+    ".recording": ("Recorder", "record"),
     ".repeating": ("run_twice",),
-    ".reporting": ("read_report", "write_html", "write_table", "write_text"),
+    ".reporting": ("read_report", "write_html"),
     ".results": ("Certificate", "Comparison", "Conversion", "WeightComparison", "WeightMap"),
-    ".tensors": ("array_of", "framework_of", "graph_tap", "rank_and_world", "tap"),
     ".traces": ("Trace",),
     ".uploading": ("upload", "waiting_uploads"),
     ".viewing": ("view",),
     ".weights": (
-        "certify_weights", "compare_weights", "convert_weights", "describe_net", "framework_of_net", "map_weights",
-        "net_from", "random_input", "read_weight_map", "run_net", "weight_names",
+        "certify_weights", "compare_weights", "convert_weights", "map_weights", "net_from", "random_input", "read_weight_map",
     ),
     ".zooming": ("read_zoom", "zoom"),
 }  # fmt: skip
+_LENT = {
+    "..collect.seeding": ("Seeded", "without_dropout"),
+    "..engine.local": ("Local",),
+    "..measure.values": ("measure",),
+    "..weights.mapfile": ("from_troubleshooter", "to_troubleshooter", "write_troubleshooter"),
+    "..weights.pth": ("read_tensor", "write_tensor"),
+    ".arrays": ("array_shapes", "measure_arrays", "pair_arrays"),
+    ".comparing": ("pair_up",),
+    ".environment": ("imported_frameworks", "is_operation", "parameter_role", "same_operation", "stand_in"),
+    ".recording": ("modules_of",),
+    ".reporting": ("write_table", "write_text"),
+    ".tensors": ("array_of", "framework_of", "graph_tap", "rank_and_world", "tap"),
+    ".weights": ("describe_net", "framework_of_net", "run_net", "weight_names"),
+}
 __all__ = sorted(name for names in _HOMES.values() for name in names)
 
 if TYPE_CHECKING:  # everything that the homes define, for type checkers; what is there in fact is `__all__`
@@ -127,7 +132,8 @@ if TYPE_CHECKING:  # everything that the homes define, for type checkers; what i
 else:
 
     def __getattr__(name: str) -> Any:
-        home = next((home for home, names in _HOMES.items() if name in names), None)
+        homes = (*_HOMES.items(), *_LENT.items())
+        home = next((home for home, names in homes if name in names), None)
         if home is None:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         _check_numpy()

@@ -121,7 +121,7 @@ def compare(
     settings = Settings(
         output_path,
         Generation.NEWER if newer else Generation.OLDER,
-        xlsx=xlsx or not newer,
+        xlsx=xlsx or None,
         stacks=stack_mode or (None if newer else False),
         advise=diff_analyze if newer else not compare_only,
         verbose=is_print_compare_log or not newer,

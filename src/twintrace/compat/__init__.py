@@ -7,7 +7,8 @@
                        line: `twintrace msprobe compare`
     mindspore_kernels/ MindSpore's own dumps of kernels, read only
     translating.py     the base of their writers of dumps; documents.py: JSON that is whole at any time
-    reading.py         what their readers have in common
+    reading.py         what their readers have in common; lines.py: names of lines, and lines into calls
+    arguments.py       arguments of their functions, held to what they may be
     run_as.py          scripts for another tool, run as they are: `twintrace run-as TOOL SCRIPT`
 
 In: calls as the other tool documents them, and files that it wrote. Out: what it would print, return and write. Not here: what is

@@ -18,12 +18,14 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from ..store.appending import replace_end, replaced, write_errors
 
 _INDENT = "\n  "
+_MEMBER = re.compile(r'  ("(?:[^"\\]|\\.)*"): ')
 _ADVICE = "Free some space, or choose another path."
 quote = json.encoder.encode_basestring_ascii
 """A text as JSON, in ASCII: what is no Unicode (a lone surrogate) is whole, too."""
@@ -38,7 +40,6 @@ class Document:
         self._names = False  # is there a record before the next one?
         self._pending: list[bytes] = []
         self._open_part = b""
-        self._places: dict[str, tuple[int, int]] = {}
         with write_errors(path, _ADVICE):
             # A new file, not the old one emptied: the old one may be linked elsewhere.
             path.unlink(missing_ok=True)
@@ -47,13 +48,9 @@ class Document:
         self._pending.append(head.encode())
         self.commit()
 
-    def add(self, name: str, text: str, *, replaceable: bool = False) -> None:
+    def add(self, name: str, text: str) -> None:
         """A record that is complete; in the file after the next commit."""
-        data = self._line(name, text)
-        if replaceable:
-            end = self._end + sum(map(len, self._pending)) + len(data)
-            self._places[name] = end - len(text), len(text)
-        self._pending.append(data)
+        self._pending.append(self._line(name, text))
 
     def commit(self, unfinished: Iterable[tuple[str, str]] = ()) -> None:
         """Write what was added, and what is still open behind it."""
@@ -74,28 +71,27 @@ class Document:
         self._size = max(self._size, end)
 
     def replace(self, texts: Mapping[str, str]) -> None:
-        """Say complete records again; those that were not added as replaceable are added."""
-        for name in texts.keys() - self._places.keys():
-            self.add(name, texts[name])
+        """Say complete records again; those that are not there are added."""
         self.commit()
-        again = sorted(texts.keys() & self._places.keys(), key=lambda name: self._places[name])
-        if not again:
+        if not texts:
             return
-        raw = os.pread(self._file, self._end, 0)
-        parts, done = [], 0
-        for name in again:
-            begin, length = self._places[name]
-            parts += [raw[done:begin], texts[name].encode("ascii")]
-            done = begin + length
+        again = {quote(name): (name, text) for name, text in texts.items()}
+        lines = os.pread(self._file, self._end, 0).decode("ascii").split("\n")
+        for number, line in enumerate(lines):
+            match = _MEMBER.match(line)
+            if match is not None and match[1] in again:
+                lines[number] = f"{match[0]}{again.pop(match[1])[1]}{',' * line.endswith(',')}"
         with write_errors(self.path, _ADVICE):
             with replaced(self.path) as draft:
-                draft.write(b"".join((*parts, raw[done:], self._tail)))
+                draft.write("\n".join(lines).encode("ascii") + self._tail)
             file = os.open(self.path, os.O_RDWR)
         os.close(self._file)
         self._file = file
         self._size = os.fstat(file).st_size
         self._end = self._size - len(self._tail)
-        self._places.clear()
+        for name, text in again.values():
+            self.add(name, text)
+        self.commit()
 
     def resume(self) -> None:
         """Go on with a file that was closed."""

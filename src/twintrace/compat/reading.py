@@ -2,12 +2,12 @@
 
 parsed(b'["NN_ReLU_0", …]')             the fields; ValueError with one clause
 shape_of([2, 3])                        (2, 3); ValueError for what is no shape
-nested({"0": 3, "1.0": 4})              a tuple of tensor 3 and a tuple with tensor 4 inside
 frame_of("File a.py, line 3, in f, \\n x")    Frame("a.py", 3, "f", "x")
 ranks_in(folder, find)                  {0: folder/rank0/dump.pkl, …}
+trace_of(folder, "msprobe", …)          the Trace of a dump
 note_damage(found, Damage(…), …)        kept, or an error
 npy_values(file, spec)                  the values of a tensor that is a file of its own
-link(calls, tensors)                    tensors learn which call put them out
+digested(values, "f32")                 what a tensor's record says of its values
 """
 
 from __future__ import annotations
@@ -15,20 +15,19 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from ..model.errors import TraceFormatError
-from ..model.records import Call, Damage, Frame
-from ..model.sites import Kind
-from ..model.tensors import Spec, Tensor
-from ..model.values import Nest, TensorRef, Value, leaves, tensor_slots
+from ..model.records import Damage, Frame, Header
+from ..model.tensors import Location, Spec
 from ..store.arrays import STORAGE
+from ..store.digest import digest
 from ..store.npy import Npy
+from ..store.trace import Journal, Trace
 
 Array = np.ndarray[Any, Any]
 RANK = re.compile(r"rank(0|[1-9][0-9]{0,8})")
@@ -54,41 +53,44 @@ def shape_of(sizes: Any) -> tuple[int, ...]:
     return tuple(sizes)
 
 
-def nested(slots: Mapping[str, int]) -> Nest:
-    """Tensors by slot, as the nest that they were taken out of: a tuple, or a dict where a slot has a name."""
-    groups: dict[str, dict[str, int]] = {}
-    for slot, tensor in slots.items():
-        head, _, rest = slot.partition(".")
-        groups.setdefault(head, {})[rest] = tensor
-    items: list[tuple[str, Value]] = [
-        (head, TensorRef(inside[""]) if "" in inside else nested(inside)) for head, inside in groups.items()
-    ]
-    if not all(head.isdecimal() for head in groups):
-        return Nest("dict", tuple(items))
-    return Nest("tuple", tuple(sorted(items, key=lambda item: int(item[0]))))
-
-
 def frame_of(text: str) -> Frame | None:
     """A line of a stack, None for what is none."""
     match = _FRAME.fullmatch(text)
     return Frame(match["file"], int(match["line"]), match["function"], match["code"].strip()) if match else None
 
 
+def trace_of(
+    path: Path,
+    layout: str,
+    framework: str,
+    settings: dict[str, str],
+    journals: Mapping[tuple[int, int], Callable[[Header], Journal]],
+) -> Trace:
+    """A dump as a trace: for each step and rank a function that makes the journal when it is asked for."""
+    world = max((rank for _, rank in journals), default=0) + 1
+
+    def load(step: int, rank: int) -> Journal:
+        return journals[step, rank](Header(step, rank, world, framework, settings))
+
+    manifest = {"framework": framework, "settings": settings, "world": world}
+    return Trace(str(path), manifest, sorted(journals), load, layout=layout)
+
+
 def ranks_in(path: Path, find: Callable[[Path], Path | None]) -> dict[int, Path]:
     """Result of `find` for a folder and for the ranks' folders in it, by the number of the rank; 0 where there is none."""
-    found = {}
+    ranks = {}
     for folder in (path, *sorted(entry for entry in path.iterdir() if entry.is_dir())):
         number = RANK.fullmatch(folder.name)
         if (folder == path or number is not None) and (file := find(folder)) is not None:
-            found[int(number[1]) if number else 0] = file
-    return found
+            ranks[int(number[1]) if number else 0] = file
+    return ranks
 
 
-def note_damage(found: list[Damage], item: Damage, *, tolerant: bool) -> None:
-    """Add damage to what was found; TraceFormatError unless the reader is tolerant."""
+def note_damage(known: list[Damage], damage: Damage, *, tolerant: bool) -> None:
+    """Add damage to what is known; TraceFormatError unless the reader is tolerant."""
     if not tolerant:
-        raise TraceFormatError(f"{item}. Open it with tolerant=True to read the rest.")
-    found.append(item)
+        raise TraceFormatError(f"{damage}. Open it with tolerant=True to read the rest.")
+    known.append(damage)
 
 
 def statistic(number: object) -> float | int | None:
@@ -108,60 +110,25 @@ def stored(numbers: Array, dtype: str) -> Array:
     """Numbers in the storage type of an element type."""
     with np.errstate(over="ignore", invalid="ignore"):
         if dtype == "bf16":  # what came from bf16 has its lower half empty
-            found = (np.ascontiguousarray(numbers, dtype=np.float32).view(np.uint32) >> 16).astype(np.uint16)
+            array = (np.ascontiguousarray(numbers, dtype=np.float32).view(np.uint32) >> 16).astype(np.uint16)
         else:
-            found = np.ascontiguousarray(numbers.astype(STORAGE[dtype], copy=False))
-    return found.reshape(numbers.shape)  # of one without dimensions numpy has made one with a dimension
+            array = np.ascontiguousarray(numbers.astype(STORAGE[dtype], copy=False))
+    return array.reshape(numbers.shape)  # of one without dimensions numpy has made one with a dimension
 
 
 def npy_values(path: Path, spec: Spec) -> Array:
     """The values of a .npy file, of which its row says that they are of this type and shape."""
-    found = Npy.of(path, "bf16" if spec.dtype == "bf16" else None)
-    if found.spec.shape != spec.shape:
-        raise TraceFormatError(f"{path}: expected the shape {list(spec.shape)}, as its row says, got {found.spec}.")
-    values = found.values()
-    return values if found.spec.dtype == spec.dtype else stored(values, spec.dtype)
+    file = Npy.of(path, "bf16" if spec.dtype == "bf16" else None)
+    if file.spec.shape != spec.shape:
+        raise TraceFormatError(f"{path}: expected the shape {list(spec.shape)}, as its row says, got {file.spec}.")
+    return file.values() if file.spec.dtype == spec.dtype else stored(file.values(), spec.dtype)
 
 
-# --- calls ------------------------------------------------------------------------------------------------------------
-
-
-def result_of(slots: Mapping[str, int]) -> Value:
-    """A call's result out of its tensors by slot."""
-    return TensorRef(slots[""]) if "" in slots else nested(slots) if slots else None
-
-
-def results(call: Call) -> dict[str, int]:
-    """Tensors that a call puts out, by slot."""
-    return {slot: leaf.id for slot, leaf in leaves(call.output) if isinstance(leaf, TensorRef)}
-
-
-def arguments_of(slots: Mapping[str, int]) -> tuple[Value, ...]:
-    """By position; what was no tensor is not in a dump, and None stands in its place. What has no number follows."""
-    nest = dict(nested(slots).items)
-    numbers = {key: int(key) for key in nest if key.isdecimal() and len(key) < 5}
-    by_number = {number: nest[key] for key, number in numbers.items()}
-    rest = [value for key, value in nest.items() if key not in numbers]
-    return (*(by_number.get(position) for position in range(max(by_number, default=-1) + 1)), *rest)
-
-
-def mark(tensor: Tensor) -> tuple[str, str]:
-    """Key that tensors with the same values have in common."""
-    return str(tensor.spec), tensor.fingerprint or f"tensor {tensor.id}"
-
-
-def link(calls: Sequence[Call], tensors: dict[int, Tensor]) -> None:
-    """A value that goes in and has come out before comes from there."""
-    made: dict[tuple[str, str], int] = {}
-    for call in calls:
-        for _, tensor in tensor_slots(call.args, call.kwargs):
-            producer = made.get(mark(tensors[tensor]))
-            if producer is not None:
-                tensors[tensor] = replace(tensors[tensor], producer=producer)
-        for tensor in results(call).values():
-            key = mark(tensors[tensor])
-            if call.site.kind is Kind.MODULE:  # what it gives out was made by a function inside it, as a rule
-                made.setdefault(key, call.id)
-            else:
-                made[key] = call.id
-            tensors[tensor] = replace(tensors[tensor], producer=made[key])
+def digested(values: Array, dtype: str, place: int = 0) -> dict[str, Any]:
+    """Statistics, fingerprint and place of values that were read, as fields of their tensor."""
+    made = digest(np.ascontiguousarray(values).reshape(values.shape), dtype)
+    return {
+        "statistics": made.statistics,
+        "fingerprint": made.fingerprint,
+        "payload": Location(place, values.nbytes),
+    }

@@ -15,17 +15,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from multiprocessing.util import Finalize
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import ModuleType
 from typing import NoReturn
 
 from ..model.errors import UsageError
 
 _VARIABLE = "PYTHONPATH"
-_FOLDERS = {"torch_npu": "torch_npu_hooks", "msprobe": "msprobe", "troubleshooter": "troubleshooter"}
-TOOLS = tuple(_FOLDERS)
+TOOLS = ("torch_npu", "msprobe", "troubleshooter")
 """Tools that a script can be run as."""
-_SPAWNED = {tool: str(Path(__file__).parent / folder / "spawned") for tool, folder in _FOLDERS.items()}
-"""tool -> the folder in which the processes that a script starts find it."""
 
 
 def _provided(tool: str) -> AbstractContextManager[None]:
@@ -60,30 +58,34 @@ def run_as(tool: str, script: str, arguments: Sequence[str] = ()) -> None:
 def _for_children(tool: str) -> Iterator[None]:
     """Processes that are spawned get our path (multiprocessing) or PYTHONPATH (subprocess); forked ones have the modules already.
 
-    A real torch_npu is not hidden from them: it is more than its hooks.
+    On both is a folder with a module of the tool's name, which `settle` replaces. A real torch_npu is not hidden from them: it is
+    more than its hooks.
     """
-    found = sys.modules.get(tool)
-    if found is None or (tool == "torch_npu" and getattr(found, "__file__", None) is not None):
+    provided = sys.modules.get(tool)
+    if provided is None or (tool == "torch_npu" and getattr(provided, "__file__", None) is not None):
         yield
         return
     before = os.environ.get(_VARIABLE)
-    sys.path.insert(0, _SPAWNED[tool])
-    os.environ[_VARIABLE] = os.pathsep.join([_SPAWNED[tool], *([before] if before else [])])
-    try:
-        yield
-    finally:
-        if before is None:
-            os.environ.pop(_VARIABLE, None)
-        else:
-            os.environ[_VARIABLE] = before
-        sys.path[:] = [place for place in sys.path if place != _SPAWNED[tool]]
+    with TemporaryDirectory(prefix="twintrace-") as folder:
+        settling = f"from twintrace.compat import run_as\n\nrun_as.settle({tool!r}, {folder!r})\n"
+        Path(folder, f"{tool}.py").write_text(settling, encoding="utf-8")
+        sys.path.insert(0, folder)
+        os.environ[_VARIABLE] = os.pathsep.join([folder, *([before] if before else [])])
+        try:
+            yield
+        finally:
+            if before is None:
+                os.environ.pop(_VARIABLE, None)
+            else:
+                os.environ[_VARIABLE] = before
+            sys.path[:] = [place for place in sys.path if place != folder]
 
 
-def settle(tool: str) -> None:
-    """Put a tool's modules in place until this process ends. Called by the module that stands for the tool on the path."""
+def settle(tool: str, folder: str) -> None:
+    """Put a tool's modules in place until this process ends. Called by the module in `folder` that stands for the tool."""
     sys.modules.pop(tool, None)
     before = list(sys.path)
-    sys.path[:] = [place for place in sys.path if place != _SPAWNED[tool]]  # is the real one there? not this one
+    sys.path[:] = [place for place in sys.path if place != folder]  # is the real one there? not this one
     until_the_end = ExitStack()
     try:
         until_the_end.enter_context(_provided(tool))

@@ -95,16 +95,6 @@ def bits(typing, value):
     return result(value), emit
 
 
-@intrinsic
-def trailing_zeros(typing, word):
-    """Number of the lowest bits of a word that are 0; of 0 itself the answer means nothing."""
-
-    def emit(context, builder, signature, arguments):
-        return builder.cttz(arguments[0], ir.Constant(ir.IntType(1), 1))
-
-    return types.int64(types.uint64), emit
-
-
 @njit
 def half(bits):
     """An f16 as float64, by hand: the same on every processor, and subnormals survive torch.set_flush_denormal."""

@@ -13,11 +13,12 @@ grow with the rows. Written here and not by a library, because going cell by cel
 
 from __future__ import annotations
 
+import io
 import os
 import re
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from functools import lru_cache
 from itertools import chain, islice
 from types import TracebackType
 from typing import TypeAlias
@@ -26,17 +27,12 @@ from xml.sax.saxutils import escape
 Cell: TypeAlias = "str | float | int | bool | None"
 Row: TypeAlias = "tuple[str | None, Sequence[Cell]]"
 """The name of the row's fill, or None, and its cells."""
-Part: TypeAlias = "tuple[int, bytes]"
-"""So many rows, and their XML."""
 
 MAX_ROWS = 1_048_575  # of a sheet, below its header
 MAX_TEXT = 32_767  # of a cell
 _EXACT = 1 << 53  # beyond that a spreadsheet rounds whole numbers
 _PLAIN, _HEADER, _FIRST_FILL = 0, 1, 2  # styles
-_CHUNK = 1 << 18  # characters handed to the compressor at a time
-_REMEMBERED = 1 << 12
-# The first texts, as XML: types, shapes and verdicts are soon among them, and stand in all rows.
-_KNOWN: dict[str, str] = {}
+_CHUNK = 1 << 16  # bytes handed to the compressor at a time
 
 # Characters that XML 1.0 does not have, and how Excel writes them; a text that looks like that is told apart by `_x005F`.
 _UNSPEAKABLE = re.compile("[\x00-\x08\x0b\x0c\x0d\x0e-\x1f\ud800-\udfff\ufffe\uffff]|_(?=x[0-9A-Fa-f]{4}_)")
@@ -70,28 +66,19 @@ class Spreadsheet:
     def add(self, name: str, columns: Sequence[str], rows: Iterable[Row], widths: Sequence[float] = ()) -> None:
         """A table on a sheet of its own, on several if it is too long for one."""
         for number, some in enumerate(_pieces(iter(rows), MAX_ROWS), 1):
-            parts = _parts(columns, some, self._styles)
-            self._add(name if number == 1 else f"{name} {number}", columns, parts, widths)
+            self._add(name if number == 1 else f"{name} {number}", columns, some, widths)
 
-    def _add(self, name: str, columns: Sequence[str], parts: Iterable[Part], widths: Sequence[float]) -> None:
-        """One part is compressed while the next is made."""
+    def _add(self, name: str, columns: Sequence[str], rows: Iterable[Row], widths: Sequence[float]) -> None:
         self._sheets.append(name)
-        last = 1
+        places, last = _places(columns), 1
         with (
             self._zip.open(f"xl/worksheets/sheet{len(self._sheets)}.xml", "w", force_zip64=True) as file,
-            ThreadPoolExecutor(1) as compressor,
+            io.TextIOWrapper(io.BufferedWriter(file, _CHUNK), encoding="utf-8", newline="") as text,
         ):
-            file.write((_opening(widths) + _row(last, _places(columns), columns, _HEADER)).encode())
-            ahead: Future[int] | None = None
-            for count, text in parts:
-                if ahead is not None:
-                    ahead.result()
-                ahead = compressor.submit(file.write, text)
-                last += count
-            if ahead is not None:
-                ahead.result()
-            end = f"</sheetData><autoFilter ref='A1:{_letters(max(len(columns), 1) - 1)}{last}'/></worksheet>"
-            file.write(end.encode())
+            text.write(_opening(widths) + _row(last, places, columns, _HEADER))
+            for last, (fill, cells) in enumerate(rows, 2):  # counted from 1, and below the header
+                text.write(_row(last, places, cells, self._styles[fill] if fill is not None else _PLAIN))
+            text.write(f"</sheetData><autoFilter ref='A1:{_letters(max(len(columns), 1) - 1)}{last}'/></worksheet>")
 
     def _finish(self) -> None:
         numbers = range(1, len(self._sheets) + 1)
@@ -121,45 +108,19 @@ class Spreadsheet:
             self._zip.writestr(name, _HEAD + text)
 
 
-def _parts(columns: Sequence[str], rows: Iterable[Row], styles: Mapping[str, int]) -> Iterator[Part]:
-    """Rows in parts that are worth compressing."""
-    some: list[str] = []
-    size = 0
-    for text in _texts(columns, rows, styles):
-        some.append(text)
-        size += len(text)
-        if size > _CHUNK:
-            yield len(some), "".join(some).encode()
-            some.clear()
-            size = 0
-    yield len(some), "".join(some).encode()
-
-
-def _texts(columns: Sequence[str], rows: Iterable[Row], styles: Mapping[str, int]) -> Iterator[str]:
-    places = _places(columns)
-    for place, (fill, cells) in enumerate(rows, 2):  # counted from 1, and below the header
-        yield _row(place, places, cells, styles[fill] if fill is not None else _PLAIN)
-
-
 def _row(number: int, places: Sequence[str], cells: Sequence[Cell], style: int) -> str:
-    # Exact types first: most cells are plain floats and texts, and that is the quickest question.
     end = f"{number}' s='{style}'" if style else f"{number}'"
     made = [f"<row r='{number}'>"]
-    known = _KNOWN
     for place, value in zip(places, cells, strict=True):
-        if type(value) is float and value - value == 0:  # finite
-            made.append(f"<c r='{place}{end}><v>{value!r}</v></c>")
-        elif type(value) is str and value:
-            made.append(f"<c r='{place}{end} t='inlineStr'><is>{known.get(value) or _text(value)}</is></c>")
+        if isinstance(value, float) and value - value == 0:  # finite
+            made.append(f"<c r='{place}{end}><v>{float.__repr__(value)}</v></c>")
         elif value is None or value == "":
             if style:
                 made.append(f"<c r='{place}{end}/>")
-        elif isinstance(value, bool):
-            made.append(f"<c r='{place}{end} t='b'><v>{value:d}</v></c>")
         elif isinstance(value, str):
             made.append(f"<c r='{place}{end} t='inlineStr'><is>{_text(value)}</is></c>")
-        elif isinstance(value, float) and value - value == 0:
-            made.append(f"<c r='{place}{end}><v>{float.__repr__(value)}</v></c>")
+        elif isinstance(value, bool):
+            made.append(f"<c r='{place}{end} t='b'><v>{value:d}</v></c>")
         elif isinstance(value, int) and abs(value) <= _EXACT:
             made.append(f"<c r='{place}{end}><v>{value}</v></c>")
         else:
@@ -168,16 +129,13 @@ def _row(number: int, places: Sequence[str], cells: Sequence[Cell], style: int) 
     return "".join(made)
 
 
-def _text(value: str) -> str:
-    text = value
+@lru_cache(1 << 12)  # types, shapes and verdicts stand in all rows
+def _text(text: str) -> str:
     if len(text) > MAX_TEXT:
         text = text[: MAX_TEXT - 1] + "…"
     if not text.isascii() or not text.isprintable() or "_x" in text:
         text = _UNSPEAKABLE.sub(_spelled, text)
-    made = f"<t xml:space='preserve'>{escape(text)}</t>"
-    if len(_KNOWN) < _REMEMBERED:
-        _KNOWN[value] = made
-    return made
+    return f"<t xml:space='preserve'>{escape(text)}</t>"
 
 
 def _spelled(match: re.Match[str]) -> str:

@@ -17,65 +17,29 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..engine.local import Local
-from ..engine.protocol import cores
 from .digest import address_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _MOST_HARD = 1 << 12
-"""Numbers that Python reads. A list, or a part of one, with more of them is not what this is for."""
-_PART = 1 << 20
-"""Bytes of a text for each core: two milliseconds of work, twenty times what a thread costs."""
-_LONGEST = 1 << 10
-_COMMA = ord(",")
+"""Numbers that Python reads. A list with more of them is not what this is for."""
 
 
 def parse(text: bytes | memoryview, count: int, *, wide: bool = False) -> NDArray[Any] | None:
     """`count` numbers out of a text that holds them and the commas between; None if it does not."""
     kernel = _kernel(wide)
-    if kernel is None:
-        return None
     data = np.frombuffer(text, np.uint8)
-    if 2 * count - 1 > data.size:
+    if kernel is None or 2 * count - 1 > data.size:
         return None
-    out = np.empty(count, np.float64 if wide else np.float32)
-
-    def read(part: tuple[int, int, int, int]) -> bool:
-        start, end, first, behind = part
-        if behind > count:
-            return False
-        here, numbers = data[start:end], out[first:behind]
-        hard = np.empty((_MOST_HARD, 3), np.int64)
-        numbers_read, doubtful = kernel(address_of(here), here.size, numbers, hard, _powers())
-        if numbers_read != numbers.size:
-            return False
-        for place, begin, stop in hard[:doubtful].tolist():
-            numbers[place] = float(bytes(here[begin:stop]))
-        return True
-
-    parts = _parts(data, count)
-    return out if all(done.result() for done in Local(len(parts)).run(read, parts)) else None
-
-
-def _parts(data: NDArray[np.uint8], count: int) -> list[tuple[int, int, int, int]]:
-    """Pieces of the text, one for each core where it is long: from where to where, and the numbers from which to which."""
-    most = min(cores(), data.size // _PART)
-    if most < 2:
-        return [(0, data.size, 0, count)]
-    parts = []
-    start = first = 0
-    for number in range(1, most):
-        middle = number * data.size // most
-        comma = np.flatnonzero(data[middle : middle + _LONGEST] == _COMMA)
-        if not comma.size:  # no number is so long: the whole will be refused
-            return [(0, data.size, 0, count)]
-        end = middle + int(comma[0])
-        behind = first + int(np.count_nonzero(data[start:end] == _COMMA)) + 1
-        parts.append((start, end, first, behind))
-        start, first = end + 1, behind
-    return [*parts, (start, data.size, first, count)]
+    numbers = np.empty(count, np.float64 if wide else np.float32)
+    hard = np.empty((_MOST_HARD, 3), np.int64)
+    numbers_read, doubtful = kernel(address_of(data), data.size, numbers, hard, _powers())
+    if numbers_read != count:
+        return None
+    for place, begin, stop in hard[:doubtful].tolist():
+        numbers[place] = float(bytes(data[begin:stop]))
+    return numbers
 
 
 @functools.cache

@@ -5,9 +5,7 @@
 A number of at most 19 digits is w·10^e with a whole w below 2^64. Both factors are taken as the sum of two float64, their product
 with all of its error, and the sum of the two is rounded once: off only where the exact product lies within 2^-100 of the middle
 between two floats. Such a number, one with more digits and one near the ends of the range is hard: its bounds are noted, and
-Python reads it. Digits are taken eight at a time where there are eight. Most numbers of a dump look alike, and `_usual` reads them
-without a loop, which makes the whole half as fast again. Tried and left: the same for every word of digits, where each had to wait
-for the one before.
+Python reads it. Digits are taken eight at a time where there are eight.
 """
 
 # No `from __future__ import annotations`, no annotations on kernels: numba reads these functions, mypy cannot.
@@ -19,7 +17,7 @@ import numpy as np
 from numba import njit, types
 
 from ..engine.compiling import compiled
-from ..engine.intrinsics import at, trailing_zeros
+from ..engine.intrinsics import at
 
 LARGEST_POWER = 280
 """Of ten, either way: with 19 digits in front all products, and what splitting them takes, stay within float64."""
@@ -57,14 +55,12 @@ def _scaled(w, e, powers, single):
 
 _ZERO, _NINE, _MINUS, _PLUS, _POINT, _COMMA, _SPACE = (np.uint8(ord(c)) for c in "09-+., ")
 _LOWER_E, _UPPER_E, _N, _I = (np.uint8(ord(c)) for c in "eENI")
-_NOTHING = np.uint32(int.from_bytes(b"0.0,", "little"))
 _INFINITY = np.uint64(int.from_bytes(b"Infinity", "little"))
 # Eight digits in one word: the upper half of each byte is 3, and stays 3 when 6 is added.
 _UPPER, _SIXES, _THREES = np.uint64(0xF0F0F0F0F0F0F0F0), np.uint64(0x0606060606060606), np.uint64(0x3333333333333333)
 _ZEROS, _OTHERS = np.uint64(0x3030303030303030), np.uint64(0x000000FF000000FF)
 _FIRST, _SECOND = np.uint64(0x000F424000000064), np.uint64(0x0000271000000001)  # 10^6 and 100, 10^4 and 1
 _FOUR, _EIGHT, _SIXTEEN, _HALF = (np.uint64(bits) for bits in (4, 8, 16, 32))
-_NINTH, _BYTE, _NIBBLES, _FOUR_BYTES = (np.uint64(bits) for bits in (9, 0xFF, 0x0F0F0F0F, 0xFFFFFFFF))
 _TEN, _HUNDRED_MILLION = np.uint64(10), np.uint64(10**8)
 _ROOM_FOR_EIGHT, _ROOM_FOR_ONE = np.uint64(10**11), np.uint64(10**18)  # w·10^8 + 10^8 and w·10 + 10 are at most 10^19
 
@@ -159,49 +155,6 @@ def _number(address, i, size, powers, single):
     return i, (-value if negative else value), sure
 
 
-@njit(inline="always")
-def _usual(address, powers, single):
-    """(length, number, is it certain) of `0.0461234599351882934,` and the like; length 0 where something else stands there.
-
-    Where the number ends is computed and not branched on: how many digits it has cannot be guessed.
-    """
-    if at(np.uint32, address, 0) == _NOTHING:
-        return 3, 0.0, True
-    head = at(np.uint16, address, 0)
-    digit = np.uint64(head & np.uint16(255)) - np.uint64(_ZERO)
-    if (head >> np.uint16(8)) != _POINT or digit > _NINTH:
-        return 0, 0.0, True
-    first, second, third = at(np.uint64, address + 2, 0), at(np.uint64, address + 10, 0), at(np.uint64, address + 18, 0)
-    if not _are_digits(first) or not _are_digits(second):
-        return 0, 0.0, True
-    # Sums carry only into bytes behind the first that is no digit, and none of those counts.
-    other = ((third & _UPPER) ^ _ZEROS) | (((third + _SIXES) & _UPPER) ^ _ZEROS)
-    if (other & _FOUR_BYTES) == 0:
-        return 0, 0.0, True
-    more = trailing_zeros(other) >> 3
-    last = at(np.uint8, address, 18 + more)
-    if (more == 3 and digit != 0) or (last != _COMMA and last != _LOWER_E):
-        return 0, 0.0, True
-    w = (digit * _HUNDRED_MILLION + _eight(first)) * _HUNDRED_MILLION + _eight(second)
-    tens = third & _NIBBLES
-    one, two, three = tens & _BYTE, (tens >> _EIGHT) & _BYTE, (tens >> _SIXTEEN) & _BYTE
-    if more == 1:
-        w = w * _TEN + one
-    elif more == 2:
-        w = (w * _TEN + one) * _TEN + two
-    elif more == 3:
-        w = ((w * _TEN + one) * _TEN + two) * _TEN + three
-    if last == _COMMA:
-        value, sure = _scaled(w, -16 - more, powers, single)
-        return 18 + more, value, sure
-    # e-07, as Python writes small ones
-    ten, unit = at(np.uint8, address, 20 + more) - _ZERO, at(np.uint8, address, 21 + more) - _ZERO
-    if at(np.uint8, address, 19 + more) != _MINUS or ten > 9 or unit > 9 or at(np.uint8, address, 22 + more) != _COMMA:
-        return 0, 0.0, True
-    value, sure = _scaled(w, -16 - more - 10 * np.int64(ten) - np.int64(unit), powers, single)
-    return 22 + more, value, sure
-
-
 def _parse(address, size, out, hard, powers):
     single = out.itemsize == 4
     count = 0
@@ -212,20 +165,6 @@ def _parse(address, size, out, hard, powers):
             return -1, i
         start = i
         c = at(np.uint8, address, i)
-        if i + 32 <= size:  # most: a digit, a point, sixteen to nineteen digits, a comma
-            sign = np.intp(c == _MINUS)
-            behind, value, sure = _usual(address + i + sign, powers, single)
-            if behind and (sure or doubtful < hard.shape[0]):
-                i += sign + behind
-                if not sure:
-                    hard[doubtful, 0] = count
-                    hard[doubtful, 1] = start
-                    hard[doubtful, 2] = i
-                    doubtful += 1
-                out[count] = -value if sign else value
-                count += 1
-                i = _behind_space(address, i + 1, size)
-                continue
         after = at(np.uint8, address, i + 1) if c == _MINUS and i + 1 < size else c
         if _ZERO <= after <= _NINE:
             i, value, sure = _number(address, i, size, powers, single)

@@ -17,7 +17,7 @@ import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 
@@ -26,7 +26,6 @@ from ..model.tensors import DTYPES, Spec
 from .arrays import STORAGE
 
 SMALL = 1 << 18
-_USUAL = 256
 MAX_HEADER = 1 << 16  # MindSpore's have 128 bytes
 _STORED = {storage.str[1:]: name for name, storage in STORAGE.items() if storage.kind in "fciub"} | {
     # Several types lie in memory as these integers; the npy file itself means the integer. bf16 is E2 to MindSpore, V2 to
@@ -54,7 +53,7 @@ class Npy:
         """Read the header of a file; `meant` is what others say of its elements. TraceFormatError if it is no array of numbers."""
         try:
             with path.open("rb") as file:
-                descr, fortran, shape, offset = _header(path, _beginning(file))
+                descr, fortran, shape, offset = _header(path, file.read(MAX_HEADER))
                 size = os.fstat(file.fileno()).st_size
         except OSError as error:
             raise TraceFormatError(f"{path}: cannot be read ({error.strerror}).") from error
@@ -120,10 +119,3 @@ def _fields(raw: bytes) -> tuple[Any, Any, Any]:
     """A directory of tensors has few headers, and parsing one takes longer than reading a small file."""
     head = ast.literal_eval(raw.decode("latin-1").strip())
     return head["descr"], head["fortran_order"], head["shape"]
-
-
-def _beginning(file: BinaryIO) -> bytes:
-    """As much as a header needs, as a rule; all that it may have, if that was not enough."""
-    raw = file.read(_USUAL)
-    short = len(raw) < _USUAL or (raw[6:7] == b"\1" and int.from_bytes(raw[8:10], "little") + 10 <= _USUAL)
-    return raw if short else raw + file.read(MAX_HEADER - _USUAL)

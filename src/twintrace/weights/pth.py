@@ -16,13 +16,12 @@ import zipfile
 from collections.abc import Generator, Mapping
 from pathlib import Path
 from typing import IO, Any, BinaryIO
-from zlib import crc32
 
 import numpy as np
 
 from ..model.errors import CheckpointError
 from ..model.tensors import DTYPES, Spec
-from ..store.arrays import STORAGE, nbytes
+from ..store.arrays import nbytes
 from .extents import Checkpoint, Extent, Stored, check
 from .pickles import DTYPE_NAMES, STORAGES, PickledTensor, interpret, state_dict
 
@@ -32,7 +31,6 @@ _ALIGNMENT = 64  # torch's own: what is mapped into memory begins on a cache lin
 
 _PROGRAMS: dict[bytes, PickledTensor] = {}
 _MOST_PROGRAMS = 1024
-_SMALL = 1 << 22
 
 
 def is_zip(head: bytes) -> bool:
@@ -72,10 +70,6 @@ def read_tensor(path: str | os.PathLike[str]) -> tuple[np.ndarray[Any, Any], str
     where = Path(path)
     try:
         with where.open("rb") as file:
-            quick = _read_small(file.read()) if os.fstat(file.fileno()).st_size <= _SMALL else None
-            if quick is not None:
-                return quick
-            file.seek(0)
             tree, storages = _read_legacy(where, file) if is_legacy(file.read(1)) else _read_zip(where, file)
         if not isinstance(tree, PickledTensor):
             raise CheckpointError(f"{where}: holds a {type(tree).__name__}, expected one tensor.")
@@ -84,47 +78,6 @@ def read_tensor(path: str | os.PathLike[str]) -> tuple[np.ndarray[Any, Any], str
         return Checkpoint(str(where), "pth", {"tensor": stored}).read("tensor"), stored.spec.dtype
     except OSError as error:
         raise CheckpointError(f"{where}: cannot be read ({error.strerror}).") from None
-
-
-def _read_small(raw: bytes) -> tuple[np.ndarray[Any, Any], str] | None:
-    """The same from memory, for a program that is known already; None for whatever is not as torch writes it, or damaged.
-
-    The zip module and the pickle's instructions take longer than the reading of a small file, and dumps have thousands of them.
-    """
-    try:
-        *_, count, _, at, _ = _END.unpack_from(raw, raw.rindex(b"PK\5\6"))
-        members: dict[bytes, memoryview] = {}
-        view = memoryview(raw)  # a slice of it is no copy
-        for _ in range(count):
-            head = _CENTRAL.unpack_from(raw, at)
-            check, size, name, start = head[7], head[9], head[10], head[16]
-            end = at + _CENTRAL.size + name
-            local = _LOCAL.unpack_from(raw, start)
-            start += _LOCAL.size + local[9] + local[10]
-            member = view[start : start + size]
-            if (
-                head[0] != b"PK\1\2"
-                or local[0] != b"PK\3\4"
-                or head[4]
-                or crc32(member) != check
-                or len(member) != size
-            ):
-                return None
-            members[raw[end - name : end].partition(b"/")[2]] = member
-            at = end + head[11] + head[12]
-        tensor, values = _PROGRAMS[bytes(members[b"data.pkl"])], members[b"data/0"]
-    except (ValueError, struct.error, KeyError):
-        return None
-    spec = Spec(tensor.dtype, tensor.shape)
-    usual = members.get(b"byteorder", b"little") == b"little" and tensor.storage.key == "0" and not tensor.offset
-    if (
-        not usual
-        or len(values) != nbytes(spec)
-        or len(tensor.shape) != len(tensor.strides)
-        or not _is_row_major(tensor)
-    ):
-        return None
-    return np.frombuffer(values, STORAGE[spec.dtype]).reshape(spec.shape), spec.dtype
 
 
 def _stored(path: Path, name: str, tensor: PickledTensor, storages: Mapping[str, Extent]) -> Stored:
@@ -256,57 +209,35 @@ def _read_legacy(path: Path, file: BinaryIO) -> tuple[Any, dict[str, Extent]]:
 
 def write(file: BinaryIO, specs: Mapping[str, Spec]) -> Generator[tuple[str, IO[bytes]], None, None]:
     """Write an archive; yields (name, where its bytes go) when they are due."""
-    with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED, allowZip64=True) as archive:
-        for name, raw in (("data.pkl", _program(specs)), ("byteorder", b"little"), ("version", b"3\n")):
-            archive.writestr(zipfile.ZipInfo(f"archive/{name}"), raw)
+    with _archive(file, _program(specs)) as archive:
         for number, (name, spec) in enumerate(specs.items()):
-            info = zipfile.ZipInfo(f"archive/data/{number}")
-            large = nbytes(spec) >= 1 << 31
-            before = file.tell() + 30 + len(info.filename) + (20 if large else 0) + 4
-            padding = -before % _ALIGNMENT
-            info.extra = struct.pack("<HH", 0x4246, padding) + b"Z" * padding  # an extra field that readers skip
-            with archive.open(info, "w", force_zip64=large) as entry:
+            with _storage(file, archive, number, spec) as entry:
                 yield name, entry
 
 
-def write_tensor(file: BinaryIO, spec: Spec, raw: Any) -> int:
-    """Write a file that `torch.load` reads as one tensor, as `torch.save(tensor, …)` would; where in it the bytes begin.
-
-    Made by hand: the zip module takes five times as long, and those who write thousands of such files notice. For gigabytes, where
-    a zip file has other fields, it is asked all the same.
-    """
+def write_tensor(file: BinaryIO, spec: Spec, raw: Any) -> None:
+    """Write a file that `torch.load` reads as one tensor, as `torch.save(tensor, …)` would."""
     program = b"".join([b"\x80\x02", *_tensor_program(0, spec), b"."])
-    entries: list[tuple[str, Any]] = [
-        ("data.pkl", program),
-        ("byteorder", b"little"),
-        ("version", b"3\n"),
-        ("data/0", raw),
-    ]
-    if len(raw) >= 1 << 31:
-        with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED, allowZip64=True) as archive:
-            for name, content in entries[:-1]:
-                archive.writestr(zipfile.ZipInfo(f"archive/{name}"), content)
-            with archive.open(zipfile.ZipInfo("archive/data/0"), "w", force_zip64=True) as entry:
-                begin = file.tell()
-                entry.write(raw)
-        return begin
-    head, directory = b"", b""
-    for name, content in entries:
-        path, check, size = f"archive/{name}".encode(), crc32(content), len(content)
-        padding = -(len(head) + _LOCAL.size + len(path) + 4) % _ALIGNMENT if content is raw else 0
-        extra = struct.pack("<HH", 0x4246, padding) + b"Z" * padding if content is raw else b""
-        common = (20, 0, 0, 0, 0x21, check, size, size, len(path))
-        directory += _CENTRAL.pack(b"PK\1\2", 20, *common, 0, 0, 0, 0, 0, len(head)) + path
-        head += _LOCAL.pack(b"PK\3\4", *common, len(extra)) + path + extra + (b"" if content is raw else content)
-    end = _END.pack(b"PK\5\6", 0, 0, len(entries), len(entries), len(directory), len(head) + len(raw), 0)
-    for part in (head, raw, directory, end):
-        file.write(part)
-    return len(head)
+    with _archive(file, program) as archive, _storage(file, archive, 0, spec) as entry:
+        entry.write(raw)
 
 
-_END = struct.Struct("<4sHHHHIIH")
-_LOCAL = struct.Struct("<4sHHHHHIIIHH")
-_CENTRAL = struct.Struct("<4sHHHHHHIIIHHHHHII")
+def _archive(file: BinaryIO, program: bytes) -> zipfile.ZipFile:
+    """An archive that has all but the storages."""
+    archive = zipfile.ZipFile(file, "w", zipfile.ZIP_STORED, allowZip64=True)
+    for name, raw in (("data.pkl", program), ("byteorder", b"little"), ("version", b"3\n")):
+        archive.writestr(zipfile.ZipInfo(f"archive/{name}"), raw)
+    return archive
+
+
+def _storage(file: BinaryIO, archive: zipfile.ZipFile, number: int, spec: Spec) -> IO[bytes]:
+    """The entry for the bytes of a tensor, open for writing."""
+    info = zipfile.ZipInfo(f"archive/data/{number}")
+    large = nbytes(spec) >= 1 << 31
+    before = file.tell() + 30 + len(info.filename) + (20 if large else 0) + 4
+    padding = -before % _ALIGNMENT
+    info.extra = struct.pack("<HH", 0x4246, padding) + b"Z" * padding  # an extra field that readers skip
+    return archive.open(info, "w", force_zip64=large)
 
 
 def _program(specs: Mapping[str, Spec]) -> bytes:

@@ -227,8 +227,7 @@ def test_a_training_that_is_taken_up_again_counts_on(make, tmp_path):
 
 @pytest.mark.parametrize("mode", [ms.PYNATIVE_MODE, ms.GRAPH_MODE])
 def test_values_saved_from_inside_a_network(tmp_path, mode, monkeypatch):
-    monkeypatch.setattr(saving, "_COUNTER", saving._Counter())
-    monkeypatch.setattr(saving, "_STEP", saving._Step())
+    monkeypatch.setattr(saving, "_NUMBERS", saving._Numbers())
     folder = str(tmp_path / "dump")
 
     class Saving(nn.Cell):

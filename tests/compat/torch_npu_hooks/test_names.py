@@ -2,7 +2,8 @@
 
 import pytest
 
-from twintrace.compat.torch_npu_hooks.names import line_name, operation_name, parse
+from twintrace.compat.lines import line_name
+from twintrace.compat.torch_npu_hooks.names import operation_name, parse
 
 
 @pytest.mark.parametrize(
@@ -21,9 +22,9 @@ from twintrace.compat.torch_npu_hooks.names import line_name, operation_name, pa
 )
 def test_a_name_is_taken_apart_and_put_together(text, site, backward, output, slot):
     name = parse(text)
-    assert (name.site_name, name.backward, name.output, name.slot) == (site, backward, output, slot)
+    assert (name.site_name(), name.backward, name.output, name.slot) == (site, backward, output, slot)
     assert str(name) == text.removeprefix("17_")
-    assert operation_name(name.kind, name.site_name, name.operation) == f"{name.family}_{name.operation}"
+    assert operation_name(name.kind, name.site_name(), name.operation) == f"{name.family}_{name.operation}"
 
 
 def test_ptdbg_counts_its_calls():
@@ -48,4 +49,4 @@ def test_names_that_hold_the_words():
     """The old reader took any line whose name contains `output` for the end of a call."""
     name = parse("Module_InputOutput_input_layer_forward_output_forward_input.0")
     assert (name.operation, name.output, name.slot) == ("InputOutput_input_layer_forward_output", False, "0")
-    assert line_name("Module_Output", True, False, "0") == "Module_Output_backward_input.0"
+    assert line_name("Module_Output", "input", "0", backward=True) == "Module_Output_backward_input.0"

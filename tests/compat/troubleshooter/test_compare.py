@@ -302,7 +302,7 @@ def test_what_is_no_dump(tmp_path):
         ts.migrator.api_dump_compare(tmp_path / "pt", tmp_path / "empty")
     with pytest.raises(UsageError, match="target_path: expected the folder that was given to api_dump_init, got None"):
         ts.migrator.api_dump_compare(tmp_path / "pt", None)
-    with pytest.raises(ReportError, match="no folder can be made there"):
+    with pytest.raises(ReportError, match=r"output_path: .*file: expected a folder, found a file in the way"):
         ts.migrator.api_dump_compare(tmp_path / "pt", tmp_path / "pt", tmp_path / "file")
 
 

@@ -2,6 +2,7 @@
 
 import pytest
 
+from twintrace.compat.lines import line_name
 from twintrace.compat.troubleshooter.names import (
     Labels,
     argument_leaves,
@@ -10,9 +11,7 @@ from twintrace.compat.troubleshooter.names import (
     operation_name,
     parse,
     result_leaves,
-    row_name,
     short_dtype,
-    site_name,
     stack_key,
 )
 from twintrace.model.sites import Kind
@@ -40,8 +39,7 @@ def test_operations(framework, kind, name, type, expected):
     assert operation_name(framework, kind, name, type) == expected
     found = parse(f"{expected}_12_forward_input.0")
     assert (found.label, found.call, found.slot) == (f"{expected}_12", 12, "0")
-    family = expected.partition("_")[0]
-    again = operation_name(framework, kind, site_name(framework, family, found.operation), found.operation)
+    again = operation_name(framework, kind, found.site_name(framework), found.operation)
     assert again == expected, "what a dump is read as has the name that it was read from"
 
 
@@ -55,8 +53,8 @@ def test_parts():
         "NN_a/b_0_forward_input",
     ):
         assert parse(wrong) is None
-    assert row_name("NN_ReLU_0", "input", "0.1") == "NN_ReLU_0_forward_input.0.1"
-    assert row_name("NN_ReLU_0", "input", "", backward=True) == "NN_ReLU_0_backward_input"
+    assert line_name("NN_ReLU_0", "input", "0.1") == "NN_ReLU_0_forward_input.0.1"
+    assert line_name("NN_ReLU_0", "input", "", backward=True) == "NN_ReLU_0_backward_input"
 
 
 def test_counting():

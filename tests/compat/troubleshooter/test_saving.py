@@ -28,7 +28,7 @@ X = np.arange(6, dtype=np.float32).reshape(2, 3)
 @pytest.fixture(autouse=True)
 def numbers(monkeypatch):
     """Every test begins at 0."""
-    monkeypatch.setattr(saving, "_COUNTER", saving._Counter())
+    monkeypatch.setattr(saving, "_NUMBERS", saving._Numbers())
 
 
 @pytest.fixture
@@ -67,7 +67,7 @@ def test_each_rank_has_its_folder(tmp_path, monkeypatch, names):
     for rank in "01":
         monkeypatch.setenv(names[0], rank)
         monkeypatch.setenv(names[1], "2")
-        monkeypatch.setattr(saving, "_COUNTER", saving._Counter())  # as in a process of its own
+        monkeypatch.setattr(saving, "_NUMBERS", saving._Numbers())  # as in a process of its own
         x = torch.ones(1, requires_grad=True)
         ts.save_grad(tmp_path / "g", x)
         ts.save(tmp_path / "n", 1.5)

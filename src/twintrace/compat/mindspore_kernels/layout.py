@@ -19,6 +19,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,7 @@ from ...store.digest import digest
 from ...store.lines import decode
 from ...store.npy import Npy
 from ...store.trace import HeldJournal, Trace
+from ..reading import trace_of
 from .places import (
     KERNEL,
     MAPPING,
@@ -87,13 +89,8 @@ def read(path: Path, *, tolerant: bool) -> Trace:
             if any((f.rank, f.graph) == (folder.rank, folder.graph) for f in them)
         )
         folders.setdefault(min(steps, default=(0, folder.rank)), []).insert(0, folder)
-    world = max((rank for _, rank in folders), default=0) + 1
-
-    def load(step: int, rank: int) -> KernelJournal:
-        return KernelJournal(path, Header(step, rank, world, FRAMEWORK, SETTINGS), folders[step, rank])
-
-    manifest = {"framework": FRAMEWORK, "settings": SETTINGS, "world": world}
-    return Trace(str(path), manifest, sorted(folders), load, layout="mindspore-kernels")
+    journals = {place: partial(KernelJournal, path, folders=inside) for place, inside in folders.items()}
+    return trace_of(path, "mindspore-kernels", FRAMEWORK, SETTINGS, journals)
 
 
 # --- one step ---------------------------------------------------------------------------------------------------------
@@ -164,8 +161,8 @@ class KernelJournal(HeldJournal):
         return iter(self._notes)
 
     def tensor(self, identity: int) -> Tensor:
-        found = self._tensors.get(identity)
-        return Tensor(identity, Spec("u8", (0,)), missing="there is no such tensor") if found is None else found
+        known = self._tensors.get(identity)
+        return Tensor(identity, Spec("u8", (0,)), missing="there is no such tensor") if known is None else known
 
     def array(self, tensor: Tensor) -> np.ndarray[Any, Any]:
         """The tensor's values, mapped from its file."""

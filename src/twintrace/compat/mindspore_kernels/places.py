@@ -47,13 +47,13 @@ def walk(root: Path, depth: int = 0) -> Iterator[os.DirEntry[str]]:
     """Every entry below `root`, folder by folder. Links to folders are not followed: they may lead in a circle."""
     try:
         with os.scandir(root) as entries:
-            found = sorted(entries, key=lambda entry: entry.name)
+            listed = sorted(entries, key=lambda entry: entry.name)
     except OSError:
         if depth == 0:
             raise
         return
-    yield from found
-    for entry in found:
+    yield from listed
+    for entry in listed:
         if depth < MAX_DEPTH and entry.is_dir(follow_symlinks=False):
             yield from walk(Path(entry.path), depth + 1)
 

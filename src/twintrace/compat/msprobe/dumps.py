@@ -44,6 +44,7 @@ _PARTS = (
     ("output", "output"),
 )
 _DEEPEST = 400  # what the tool itself allows
+_STATISTICS = ("Max", "Min", "Mean", "Norm")
 _NUMBERS = frozenset({float, int, bool, type(None)})
 _SIZES = frozenset({int})
 _SPELLED = {"nan": float("nan"), "inf": float("inf"), "-inf": float("-inf")}
@@ -225,12 +226,12 @@ def _read(file: Path, problems: list[str]) -> dict[str, Any]:
     except ValueError:
         from .salvage import salvage
 
-        document, found = salvage(raw)
+        document, told = salvage(raw)
         if document:
-            problems.extend(f"{file}: {text}" for text in found)
+            problems.extend(f"{file}: {text}" for text in told)
         else:
             raise TraceFormatError(
-                f"{file}: {found[0] if found else 'nothing in it can be read'}. Nothing in it can be read; record again."
+                f"{file}: {told[0] if told else 'nothing in it can be read'}. Nothing in it can be read; record again."
             ) from None
     if not isinstance(document, dict):
         raise TraceFormatError(f"{file}: expected a JSON object, got {some(document)}. Give the dump.json of a rank.")
@@ -342,60 +343,46 @@ def _elements(value: Any, name: str, record: str, state: str, into: list[Item], 
 
 
 def _item(entry: Mapping[str, Any], kind: str, name: str, record: str, state: str) -> Item:
+    """A tensor, of which what is not as it should be is left out and told; or a value that is none."""
     get = entry.get
-    data_name, dtype = get("data_name"), get("dtype")
-    if data_name is not None and (type(data_name) is not str or data_name in ("", "-1")):
+    data_name, dtype, shape, grad, md5 = map(get, ("data_name", "dtype", "shape", "requires_grad", "md5"))
+    if type(data_name) is not str or data_name in ("", "-1"):
         data_name = None
     if data_name is not None:
         name = data_name.rpartition(".")[0]
+    if md5 is not None:
+        md5 = str(md5)
     if dtype is None and "shape" not in entry:
-        return Item(name, record, state, kind, md5=_digits(get("md5")), value=get(_VALUES.get(kind, "value")))
-    shape, grad, md5 = get("shape"), get("requires_grad"), get("md5")
-    high, low, mean, norm = get("Max"), get("Min"), get("Mean"), get("Norm")
-    if not (
-        type(dtype) is str
-        and type(shape) is list
-        and {*map(type, shape)} <= _SIZES
-        and (not shape or min(shape) >= 0)
-        and (
-            type(high) is type(low) is type(mean) is type(norm) is float
-            or {type(high), type(low), type(mean), type(norm)} <= _NUMBERS
-        )
-        and (grad is None or type(grad) is bool)
-        and (md5 is None or type(md5) is str)
-    ):
-        return _misfit(entry, kind, name, record, state, data_name)
-    return Item(name, record, state, kind, dtype, tuple(shape), high, low, mean, norm, grad, md5, None, data_name)
-
-
-def _misfit(entry: Mapping[str, Any], kind: str, name: str, record: str, state: str, data_name: str | None) -> Item:
-    """A tensor of which not everything is as it should be: what is, is kept."""
+        return Item(name, record, state, kind, md5=md5, value=get(_VALUES.get(kind, "value")))
     problems: list[str] = []
-    dtype, shape, grad = entry.get("dtype"), entry.get("shape"), entry.get("requires_grad")
     if type(dtype) is not str:
         problems.append(f"its dtype is {some(dtype)}, not a text")
         dtype = ""
-    sizes = tuple(shape) if type(shape) is list else None
-    if sizes is None or not all(type(size) is int and size >= 0 for size in sizes):
+    sizes: tuple[int, ...] | None = None
+    if type(shape) is list and {*map(type, shape)} <= _SIZES and (not shape or min(shape) >= 0):
+        sizes = tuple(shape)
+    else:
         problems.append(f"its shape is {some(shape)}, not a list of sizes")
-        sizes = None
-    numbers: list[Number] = []
-    for key in ("Max", "Min", "Mean", "Norm"):
-        number = entry.get(key)
-        if type(number) is str and number.lower() in _SPELLED:
-            number = _SPELLED[number.lower()]
-        elif type(number) not in _NUMBERS:
-            problems.append(f"its {key} is {some(number)}, not a number")
-            number = None
-        numbers.append(number)
+    high, low, mean, norm = map(get, _STATISTICS)
+    if not {type(high), type(low), type(mean), type(norm)} <= _NUMBERS:
+        high, low, mean, norm = (_number(entry, key, problems) for key in _STATISTICS)
     if type(grad) is str and grad in ("True", "False"):
         grad = grad == "True"
     elif grad is not None and type(grad) is not bool:
         problems.append(f"its requires_grad is {some(grad)}, not true or false")
         grad = None
-    high, low, mean, norm = numbers
-    md5, problem = _digits(entry.get("md5")), "; ".join(problems)
+    problem = "; ".join(problems)
     return Item(name, record, state, kind, dtype, sizes, high, low, mean, norm, grad, md5, None, data_name, problem)
+
+
+def _number(entry: Mapping[str, Any], key: str, problems: list[str]) -> Number:
+    number: Any = entry.get(key)
+    if type(number) in _NUMBERS:
+        return number  # type: ignore[no-any-return]  # it is one of them
+    if type(number) is str and number.lower() in _SPELLED:
+        return _SPELLED[number.lower()]
+    problems.append(f"its {key} is {some(number)}, not a number")
+    return None
 
 
 def _message(entry: Mapping[str, Any], name: str, record: str, state: str) -> Item:
@@ -405,10 +392,6 @@ def _message(entry: Mapping[str, Any], name: str, record: str, state: str) -> It
     if not isinstance(tensor, dict) or not isinstance(tensor.get("type"), str):
         return Item(name, record, state, str(entry["class_type"]), value=value)
     return _item(tensor, tensor["type"], name, record, state)._replace(value=value)
-
-
-def _digits(value: Any) -> str | None:
-    return None if value is None else str(value)
 
 
 def some(value: Any) -> str:

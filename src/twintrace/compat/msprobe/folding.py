@@ -157,22 +157,22 @@ class _Folding:
         self, value: Value, ends: Sequence[tuple[str, int]], forward: _Draft, role: Role, by_node: bool
     ) -> Iterator[tuple[str, int]]:
         """Each gradient beside the slot that it belongs to."""
-        found = [(place, leaf.id) for place, (_, leaf) in enumerate(leaves(value)) if isinstance(leaf, TensorRef)]
+        gradients = [(place, leaf.id) for place, (_, leaf) in enumerate(leaves(value)) if isinstance(leaf, TensorRef)]
         by_node = by_node or (self._records.by_node and forward.name.kind is Kind.API)
         if role is Role.INPUT and by_node:
-            yield from ((f"node.{place}", tensor) for place, tensor in found)
+            yield from ((f"node.{place}", tensor) for place, tensor in gradients)
             return
         if last_first := role is Role.INPUT and self._records.last_first and forward.name.prefix == "Primitive":
-            found.reverse()
-        shapes = {tensor: self._readings.tensors[tensor].spec.shape for _, tensor in (*found, *ends)}
+            gradients.reverse()
+        shapes = {tensor: self._readings.tensors[tensor].spec.shape for _, tensor in (*gradients, *ends)}
         for by_place in self._by_place(value, forward, role, ends, last_first):
-            if all(place in by_place and shapes[by_place[place][1]] == shapes[tensor] for place, tensor in found):
-                yield from ((by_place[place][0], tensor) for place, tensor in found)
+            if all(place in by_place and shapes[by_place[place][1]] == shapes[tensor] for place, tensor in gradients):
+                yield from ((by_place[place][0], tensor) for place, tensor in gradients)
                 return
         wanting = [end for end in ends if role is Role.OUTPUT or self._readings.tensors[end[1]].requires_grad] or ends
-        for place, tensor in found:
+        for place, tensor in gradients:
             fitting = [slot for slot, end in wanting if shapes[end] == shapes[tensor]]
-            rivals = sum(shapes[other] == shapes[tensor] for _, other in found)
+            rivals = sum(shapes[other] == shapes[tensor] for _, other in gradients)
             yield (fitting[0] if len(fitting) == rivals == 1 else f"node.{place}"), tensor
 
     def _by_place(
@@ -275,21 +275,8 @@ def _number(drafts: Sequence[_Draft]) -> None:
         while up is not None and up.begin > draft.begin and steps < _DEEPEST:
             up.begin = draft.begin
             up, steps = up.up, steps + 1
-    depths: dict[int, int] = {}
-
-    def depth(draft: _Draft) -> int:
-        chain: list[_Draft] = []
-        at: _Draft | None = draft
-        while at is not None and id(at) not in depths and len(chain) < _DEEPEST:
-            chain.append(at)
-            at = at.up
-        known = depths.get(id(at), -1) if at is not None else -1
-        for item in reversed(chain):
-            known += 1
-            depths[id(item)] = known
-        return depths[id(draft)]
-
-    for number, draft in enumerate(sorted(drafts, key=lambda draft: (draft.begin, depth(draft), draft.order))):
+    # Of those that begin with one record each is around the one before it, behind which it stands.
+    for number, draft in enumerate(sorted(drafts, key=lambda draft: (draft.begin, -draft.order))):
         draft.id = number
 
 
@@ -309,8 +296,8 @@ def _link(calls: Sequence[Call], readings: Readings) -> None:
     seen: set[int] = set()
     for call in calls:
         inside = {tensor for _, tensor in tensor_slots(call.args, call.kwargs)} | set(call.parameters.values())
-        for _, leaf in leaves(call.output):
-            if isinstance(leaf, TensorRef) and leaf.id not in seen and leaf.id not in inside:
-                readings.tensors[leaf.id] = replace(readings.tensors[leaf.id], producer=call.id)
-                seen.add(leaf.id)
+        for tensor in call.returned.values():
+            if tensor not in seen and tensor not in inside:
+                readings.tensors[tensor] = replace(readings.tensors[tensor], producer=call.id)
+                seen.add(tensor)
         seen |= inside

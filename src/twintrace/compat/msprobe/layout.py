@@ -15,6 +15,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from ...model.records import Damage, Header
 from ...model.tensors import Spec, Tensor
 from ...store.native import Tell, write_rank
 from ...store.trace import HeldJournal, Trace
+from ..reading import trace_of
 from .config import Settings
 from .dumps import FILES, RANK, STEP, TENSORS, Records, file_in, places_in, read_records
 from .folding import fold
@@ -49,14 +51,8 @@ def read(path: Path, *, tolerant: bool) -> Trace:
     task, level, framework = _head(next(iter(places.values())))
     keep = "tensor" if task == "tensor" else "statistics"
     settings = {"level": _LEVELS.get(level, level), "keep": keep}
-    world = len({rank for _, rank in places})
-    manifest = {"framework": framework, "settings": settings, "world": world}
-
-    def load(step: int, rank: int) -> DumpJournal:
-        header = Header(step, rank, world, framework, settings)
-        return DumpJournal(places[step, rank], header, tolerant=tolerant)
-
-    return Trace(str(path), manifest, sorted(places), load, layout="msprobe")
+    journals = {place: partial(DumpJournal, file, tolerant=tolerant) for place, file in places.items()}
+    return trace_of(path, "msprobe", framework, settings, journals)
 
 
 class DumpJournal(HeldJournal):
@@ -109,9 +105,9 @@ def _with_saved(records: Records) -> Records:
 
 def _places(path: Path) -> dict[tuple[int, int], Path]:
     """The JSON file of each step and rank, by the names of its folders. Processes that have no numbers are counted."""
-    found = [*places_in(path)] or [*places_in(path / "pynative")]
+    dumps = [*places_in(path)] or [*places_in(path / "pynative")]
     places: dict[tuple[int, int], Path] = {}
-    for _, rank, at in found:
+    for _, rank, at in dumps:
         file = at if at.is_file() else file_in(at) or at
         folder = file.parent.absolute()
         step, own = STEP.fullmatch(folder.parent.name), RANK.fullmatch(folder.name)

@@ -66,12 +66,6 @@ _METHODS = {operator: method for method, operator in _OPERATORS.items()} | {
 # Operators that torch's traces have under these names, too.
 _OPERATORS_IN_TORCH = frozenset(("__eq__", "__floordiv__", "__pow__", "__and__", "__or__", "__xor__"))
 MODULES = ("Module", "Cell")
-PREFIXES = (
-    "Distributed", "Functional", "Torch", "Tensor", "Mint", "MintFunctional", "MintDistributed", "Primitive", "Aten", "VF", "NPU",
-    "MindSpeed", "Jit",
-)  # fmt: skip
-"""Of the records of functions. Others occur: whoever registers an API of their own chooses the prefix."""
-
 _MODULE = re.compile(
     r"(?P<prefix>Module|Cell)\.(?P<path>.+)\.(?P<type>[^.]+)\.(?P<direction>forward|backward)\.(?P<call>\d{1,15})",
     re.DOTALL,

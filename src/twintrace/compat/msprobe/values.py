@@ -16,6 +16,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import zipfile
 import zlib
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -36,7 +37,7 @@ _LONGEST = 255  # bytes of a file's name
 
 Bytes = np.ndarray[Any, Any]
 Content = tuple[int, str, tuple[int, ...]]
-"""Which bytes, and as what: (place, element type, shape)."""
+"""Bytes and their meaning: (place, element type, shape)."""
 
 
 def file_name(item: str, suffix: str) -> str:
@@ -56,7 +57,7 @@ class Values:
         self.directory, self.suffix = directory, suffix
         self._contents = directory / _CONTENTS
         self._files: dict[Content, Path] = {}
-        self._raw: dict[int, tuple[Path, int, int]] = {}  # place -> where its bytes lie as they are
+        self._raw: dict[int, Path] = {}  # place -> a file that gives its bytes back
         self._names: set[str] = set()
         self.resume()
 
@@ -75,19 +76,20 @@ class Values:
         raw: Any = data if data is not None else self._read(place)
         file = self._contents / str(len(self._files))
         with write_errors(file), file.open("wb") as opened:
-            begin = self._save(opened, raw, dtype, shape)
+            widened = self._save(opened, raw, dtype, shape)
         self._files[content] = file
-        if begin is not None:
-            self._raw.setdefault(place, (file, begin, len(raw)))
+        if not widened:
+            self._raw.setdefault(place, file)
 
-    def _save(self, file: BinaryIO, raw: Any, dtype: str, shape: tuple[int, ...]) -> int | None:
-        """Offset of the bytes in the file; None if they were widened."""
+    def _save(self, file: BinaryIO, raw: Any, dtype: str, shape: tuple[int, ...]) -> bool:
+        """Write the bytes; True if they were widened."""
         if self.suffix == ".pt":
-            return api.write_tensor(file, Spec(dtype, shape), raw)
+            api.write_tensor(file, Spec(dtype, shape), raw)
+            return False
         array = np.frombuffer(raw, dtype=STORAGE[dtype])
         wide = array if dtype.startswith("f4") else as_float(array, dtype)
         np.save(file, wide.reshape(shape), allow_pickle=False)
-        return file.tell() - wide.nbytes if wide is array else None
+        return wide is not array
 
     def name(self, content: Content, item: str) -> str:
         """Give a content a name; the name of the file. A name that is given again stands for the later content."""
@@ -102,11 +104,10 @@ class Values:
         self._files.clear()
         self._raw.clear()
 
-    def _read(self, place: int) -> bytes:
-        file, offset, count = self._raw[place]
-        with file.open("rb") as opened:
-            opened.seek(offset)
-            return opened.read(count)
+    def _read(self, place: int) -> Bytes:
+        file = self._raw[place]
+        array = api.read_tensor(file)[0] if self.suffix == ".pt" else np.load(file, allow_pickle=False)
+        return array.reshape(-1).view(np.uint8)
 
 
 def clear(directory: Path) -> None:
@@ -117,8 +118,6 @@ def clear(directory: Path) -> None:
             file.unlink()
 
 
-# Bytes at the end of an archive that hold its directory: torch writes seven entries for one tensor.
-_DIRECTORY = 1 << 12
 _STRETCH = 1 << 14
 
 
@@ -148,27 +147,20 @@ def sample(folder: Path, name: str) -> bytes | None:
     """
     try:
         with (folder / name).open("rb") as file:
-            return _checksum(file) if name.endswith(".pt") else _stretches(file)
+            return _checksums(file) if name.endswith(".pt") else _stretches(file)
     except OSError:
         return None
 
 
-def _checksum(file: BinaryIO) -> bytes | None:
-    size = file.seek(0, os.SEEK_END)
-    file.seek(max(0, size - _DIRECTORY))
-    tail = file.read()
-    found = b""
-    # Shape and strides, then the values; the directory's next entry begins behind the name.
-    for member in (
-        b"/data.pklPK",
-        b"/data/0PK",
-    ):
-        name = tail.rfind(member)
-        start = tail.rfind(b"PK\x01\x02", 0, max(name, 0))
-        if start < 0:
-            return None
-        found += tail[start + 16 : start + 28]
-    return found
+def _checksums(file: BinaryIO) -> bytes | None:
+    """Those of shape and strides, and of the values."""
+    try:
+        with zipfile.ZipFile(file) as archive:
+            members = {info.filename.partition("/")[2]: info for info in archive.infolist()}
+    except (zipfile.BadZipFile, ValueError, NotImplementedError):
+        return None
+    told = [members[name] for name in ("data.pkl", "data/0") if name in members]
+    return repr([(info.CRC, info.file_size) for info in told]).encode() if len(told) == 2 else None
 
 
 def _stretches(file: BinaryIO) -> bytes:

@@ -27,7 +27,7 @@ from ...model.errors import TraceWriteError
 from ...model.records import Role
 from ...model.sites import Kind, Phase
 from ...model.tensors import Location
-from ...model.values import Nest, TensorRef, Value, tensor_slots
+from ...model.values import Nest, TensorRef, Value, mapped, tensor_slots
 from ...store.lines import Wire
 from ..documents import Document, quote
 from ..translating import Translator, frame_text
@@ -291,9 +291,9 @@ class DumpWriter(Translator):
             fields.append(f'"parameters": {elements.object_of(held, name, "parameters")}')
         self._write(name, f"{{{', '.join(fields)}}}")
 
-    def _write(self, name: str, text: str, *, replaceable: bool = False) -> None:
+    def _write(self, name: str, text: str) -> None:
         if self._settings.task != "structure":
-            self._documents["dump.json"].add(name, text, replaceable=replaceable)
+            self._documents["dump.json"].add(name, text)
 
     def _remember(self, record: Mapping[str, Wire], begin: str, number: int) -> None:
         """Facts that the call's gradients will need."""
@@ -396,7 +396,7 @@ class DumpWriter(Translator):
     def _close_backward(self, key: int) -> None:
         """The record is complete, as far as can be known."""
         growing = self._finished[key] = self._backward.pop(key)
-        self._write(growing.name, growing.text, replaceable=True)
+        self._write(growing.name, growing.text)
         growing.text = ""
         growing.elements.clear()  # made again, should there be more to say
         self._place_in_tree(growing.name, self._calls[key].parent, backward=True)
@@ -450,18 +450,11 @@ def _results(record: Mapping[str, Any], name: str) -> list[Value]:
     if name.startswith(("Distributed.", "MintDistributed.")):
         after = record.get("after") or {}
         places = [*map(str, range(len(record["in"]))), *(f"kw.{key}" for key in record["kw"])]
-        return [
-            _after(value, place, after)
-            for value, place in zip((*record["in"], *record["kw"].values()), places, strict=True)
-        ]
+
+        def afterwards(leaf: Value, slot: str) -> Value:
+            return TensorRef(after.get(slot, leaf.id)) if isinstance(leaf, TensorRef) else leaf
+
+        arguments = zip((*record["in"], *record["kw"].values()), places, strict=True)
+        return [mapped(value, afterwards, place) for value, place in arguments]
     output = record["out"]
     return [item for _, item in output.items] if isinstance(output, Nest) and output.kind == "tuple" else [output]
-
-
-def _after(value: Value, slot: str, after: Mapping[str, int]) -> Value:
-    """The same argument as it was after the call."""
-    if isinstance(value, TensorRef):
-        return TensorRef(after.get(slot, value.id))
-    if not isinstance(value, Nest) or not value.items:
-        return value
-    return Nest("list", tuple((key, _after(item, f"{slot}.{key}", after)) for key, item in value.items))

@@ -7,9 +7,8 @@ What lives here: those four names, and the files behind them. In: a script writt
 both tools read, and the csv. SURFACE.md lists every name and every deliberate difference.
 
     recording.py   set_dump_path, register_acc_cmp_hook     names.py      `Functional_linear_forward_input.0`
-    writer.py      a recording, line by line                folding.py    lines into calls
-    layout.py      dumps as traces (ptdbg_ascend's too)     tools.py      compare
-    stand_in.py    `torch_npu.hooks` for unchanged scripts
+    writer.py      a recording, line by line                tools.py      compare
+    layout.py      dumps as traces (ptdbg_ascend's too)     stand_in.py   `torch_npu.hooks` for unchanged scripts
 
 Not here: recording, pairing, measuring; they are the project's own. Surprising: the dump is called `.pkl` and is no pickle. A real
 pickle under that name is recognised by its opcodes and refused; nothing is ever loaded from one.

@@ -16,9 +16,10 @@ import math
 import os
 import pickletools
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,16 +27,16 @@ import numpy as np
 
 from ...model.dtypes import short_name
 from ...model.errors import TraceFormatError
-from ...model.records import Damage, Frame, Header, Note
-from ...model.tensors import Location, Spec, Statistics, Tensor
-from ...store.arrays import nbytes
+from ...model.records import Call, Damage, Frame, Header, Note
+from ...model.sites import Kind
+from ...model.tensors import Spec, Statistics, Tensor
+from ...model.values import tensor_slots
 from ...store.decimals import parse as parse_numbers
-from ...store.digest import digest
 from ...store.native import Tell, write_rank
 from ...store.trace import HeldJournal, Trace
-from ..reading import note_damage, npy_values, parsed, ranks_in, shape_of, statistic, storable
-from .folding import fold
-from .names import LineName, parse
+from ..lines import Line, LineName, fold, mark
+from ..reading import digested, note_damage, npy_values, parsed, ranks_in, shape_of, statistic, storable, trace_of
+from .names import parse
 from .writer import LineWriter, from_values
 
 _MAX_LINE = 2 << 30
@@ -72,13 +73,8 @@ def read(path: Path, *, tolerant: bool) -> Trace:
     ranks = _ranks(path) if path.is_dir() else {0: path}
     for file in ranks.values():
         _refuse_pickles(file)
-    settings = {"keep": "tensor"}
-    manifest = {"framework": "torch", "settings": settings, "world": len(ranks)}
-
-    def load(step: int, rank: int) -> DumpJournal:
-        return DumpJournal(ranks[rank], Header(step, rank, len(ranks), "torch", settings), tolerant=tolerant)
-
-    return Trace(str(path), manifest, [(0, rank) for rank in sorted(ranks)], load, layout="torch_npu")
+    journals = {(0, rank): partial(DumpJournal, file, tolerant=tolerant) for rank, file in ranks.items()}
+    return trace_of(path, "torch_npu", "torch", {"keep": "tensor"}, journals)
 
 
 def write(trace: Trace, path: Path, *, tell: Tell | None = None) -> None:
@@ -111,9 +107,9 @@ def _refuse_pickles(path: Path) -> None:
     )
 
 
-def _not_a_dump(path: Path, found: str) -> str:
+def _not_a_dump(path: Path, what: str) -> str:
     return (
-        f'{path}: expected lines of JSON, ["name", [values], "dtype", [shape]], found {found}. '
+        f'{path}: expected lines of JSON, ["name", [values], "dtype", [shape]], found {what}. '
         f"Give the file that was given to set_dump_path."
     )
 
@@ -136,10 +132,12 @@ class DumpJournal(HeldJournal):
         self._path, self._tolerant = path, tolerant
         self._lines: dict[int, _Line] = {}
         self._names: dict[int, LineName] = {}
-        self._stacks: dict[tuple[str, str, int | None], tuple[Frame, ...]] = {}
+        self._stacks: dict[str, tuple[Frame, ...]] = {}
         self._whole, self._ptdbg, self._sampled = True, False, 0
         self._read()
-        self._calls = fold(self._names.items(), self._tensors, self._stacks, swapped=self._ptdbg)
+        lines = (Line(number, number, name) for number, name in self._names.items())
+        calls = fold(lines, self._tensors, self._stacks, swapped=self._ptdbg)
+        self._calls = [_with_parameters(call, calls, self._tensors) for call in calls]
 
     # --- what a journal offers ----------------------------------------------------------------------------------
 
@@ -231,9 +229,7 @@ class DumpJournal(HeldJournal):
             return {"missing": f"the dump has a sample of {_SAMPLED} numbers instead of its values"}
         else:
             values = from_values(fields[1], spec)
-        found = digest(np.ascontiguousarray(values).reshape(values.shape), spec.dtype)
-        payload = Location(line.offset, nbytes(spec))
-        return {"statistics": found.statistics, "fingerprint": found.fingerprint, "payload": payload}
+        return digested(values, spec.dtype, line.offset)
 
     def _stack(self, fields: list[Any]) -> None:
         """`["Functional_conv2d_0_stack_info", [[file, line, function, code], …]]`, innermost first."""
@@ -246,7 +242,7 @@ class DumpJournal(HeldJournal):
             for item in fields[1]
             if isinstance(item, list) and len(item) == 4
         ]
-        self._stacks[name.family, name.operation, name.call] = tuple(frames)
+        self._stacks[name.label] = tuple(frames)
 
     def _npy_of(self, name: str) -> Path | None:
         """The file of a tensor's values: in the folder called like the dump, or beside it."""
@@ -257,6 +253,21 @@ class DumpJournal(HeldJournal):
         if not stem.is_dir():  # the first of them put the time behind the name
             folders[1:1] = sorted(entry for entry in self._path.parent.glob(f"{stem.name}_*") if entry.is_dir())
         return next((file for folder in folders if (file := folder / f"{name}.npy").is_file()), None)
+
+
+def _with_parameters(call: Call, calls: Sequence[Call], tensors: Mapping[int, Tensor]) -> Call:
+    """A dump does not say what a module holds. The function before it, if it made what the module gives out, was called with it."""
+    inside = calls[call.id - 1] if call.id else None
+    made_by = {tensors[tensor].producer for tensor in call.returned.values()}
+    if call.site.kind is not Kind.MODULE or inside is None or made_by != {inside.id}:
+        return call
+    given = {mark(tensors[tensor]) for _, tensor in tensor_slots(call.args, call.kwargs)}
+    held = {
+        slot.removeprefix("kw."): tensor
+        for slot, tensor in tensor_slots(inside.args, inside.kwargs)
+        if tensors[tensor].producer is None and mark(tensors[tensor]) not in given
+    }
+    return replace(call, parameters=held)
 
 
 def _quickly(raw: bytes, spec: Spec | None) -> list[Any] | None:

@@ -18,6 +18,7 @@ from typing import Any
 from ... import api
 from ...model.errors import TraceExistsError, UsageError
 from ...model.sites import Kind, Phase, Site
+from ..arguments import path_of
 from . import layout
 from .writer import LineWriter
 
@@ -51,7 +52,7 @@ class _Dump:
 
     def set_path(self, path: str | os.PathLike[str]) -> None:
         """Record into this file from here on. A file of an earlier run is replaced; one of this run is continued."""
-        where = _place(path)
+        where = path_of("set_dump_path", path)
         append = where in self._begun
         if not append:
             _check_free(where)
@@ -100,13 +101,6 @@ class _Dump:
         recorder, self._recorder, self._writer = self._recorder, None, None
         if recorder is not None:
             recorder.close()
-
-
-def _place(path: Any) -> Path:
-    try:
-        return Path(os.path.abspath(os.fsdecode(path)))  # noqa: PTH100 - `a/../b` and `b` are one file; links are not followed
-    except (TypeError, ValueError) as error:
-        raise UsageError(f"set_dump_path: expected the name of a file, got {path!r} ({error}).") from None
 
 
 def _check_free(path: Path) -> None:

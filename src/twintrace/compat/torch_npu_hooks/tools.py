@@ -27,10 +27,10 @@ from ...model.records import Call
 from ...model.results import CallResult, Comparison, TensorResult
 from ...model.sites import Phase
 from ...model.tensors import Tensor
-from ...model.values import TensorRef, leaves, tensor_slots
 from ...model.verdicts import Outcome
 from ...store.arrays import as_float
 from ...store.trace import Journal, Trace
+from ..arguments import path_of
 from . import recording
 from .layout import READING
 from .names import operation_name, parse
@@ -220,7 +220,7 @@ def _plain_name(tensor: Tensor) -> str:
     """The name without the number that later tools put before it, or behind the operation."""
     text = str(tensor.facts["line"])
     name = parse(text, numbered=True)
-    return str(name) if name else text
+    return str(name._replace(call=None)) if name else text
 
 
 # --- what is skipped --------------------------------------------------------------------------------------------------
@@ -228,16 +228,11 @@ def _plain_name(tensor: Tensor) -> str:
 
 def _skipped(side: str, journal: Journal, call: Call, because: str, *, backward: bool) -> Iterator[_Skipped]:
     """A line for one direction of a call, if it has tensors."""
-    numbers = [gradient.tensor for gradient in call.gradients] if backward else list(_forward(call))
+    numbers = [number for part, _, _, number in call.tensors() if _belongs(part, backward)]
     if numbers:
         direction = "backward" if backward or call.site.phase is Phase.BACKWARD else "forward"
         tensors = ", ".join(str(journal.tensor(number).spec) for number in sorted(numbers))
         yield _Skipped(side, f"{_operation(call)}_{direction}", min(numbers) + 1, tensors, because)
-
-
-def _forward(call: Call) -> Iterator[int]:
-    yield from (tensor for _, tensor in tensor_slots(call.args, call.kwargs))
-    yield from (leaf.id for _, leaf in leaves(call.output) if isinstance(leaf, TensorRef))
 
 
 def _operation(call: Call) -> str:
@@ -256,10 +251,7 @@ def _operations(trace: Trace) -> str:
 
 
 def _target(path: PathLike) -> Path:
-    try:
-        target = Path(os.fsdecode(path))
-    except (TypeError, ValueError) as error:
-        raise UsageError(f"output_path: expected the name of a csv file, got {path!r} ({error}).") from None
+    target = path_of("output_path", path, "csv file")
     if target.is_dir():
         raise UsageError(f"output_path: {target} is a directory. Give the name of a csv file in it.")
     if not target.parent.is_dir():

@@ -36,9 +36,10 @@ from ...model.tensors import Spec
 from ...model.values import TensorRef, leaves, tensor_slots
 from ...store.appending import append
 from ...store.arrays import STORAGE, as_float
+from ..lines import line_name
 from ..reading import storable, stored
 from ..translating import TensorFacts, Translator
-from .names import line_name, operation_name
+from .names import operation_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,9 +127,9 @@ class LineWriter(Translator):
                 self._pending.extend(self._backward_lines(key))
         name = operation_name(record["kind"], record["name"], record.get("type") or "")
         inputs = list(tensor_slots(record["in"], record["kw"]))
-        self._pending += [(line_name(name, False, False, slot), tensor) for slot, tensor in inputs]
+        self._pending += [(line_name(name, "input", slot), tensor) for slot, tensor in inputs]
         self._pending += [
-            (line_name(name, False, True, slot), leaf.id)
+            (line_name(name, "output", slot), leaf.id)
             for slot, leaf in leaves(record["out"])
             if isinstance(leaf, TensorRef)
         ]
@@ -150,9 +151,9 @@ class LineWriter(Translator):
         name, wanting = self._calls[key[0]]
         for slot in wanting:
             if slot in gradients.inputs:
-                yield line_name(name, True, False, slot), gradients.inputs[slot]
+                yield line_name(name, "input", slot, backward=True), gradients.inputs[slot]
         for slot, tensor in gradients.outputs.items():
-            yield line_name(name, True, True, slot or "0"), tensor
+            yield line_name(name, "output", slot or "0", backward=True), tensor
 
     def _write(self, name: str, value: TensorFacts) -> None:
         head = f"[{json.dumps(name)}, ".encode()

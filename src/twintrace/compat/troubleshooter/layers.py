@@ -32,7 +32,7 @@ def layers(modules: Mapping[str, Any]) -> dict[str, str]:
 
 def own_class(kind: type) -> str | None:
     """The framework's own class that this one is, or is made of; None if it only holds others."""
-    first = next((each for each in kind.__mro__ if each.__module__.partition(".")[0] in _FRAMEWORKS), None)
+    first = next((base for base in kind.__mro__ if base.__module__.partition(".")[0] in _FRAMEWORKS), None)
     return None if first is None or first.__name__ in CONTAINERS else first.__name__
 
 

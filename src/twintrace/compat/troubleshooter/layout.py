@@ -15,8 +15,9 @@ from __future__ import annotations
 import contextlib
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,29 +25,28 @@ import numpy as np
 
 from ... import api
 from ...model.errors import TraceError, TraceFormatError, UsageError
-from ...model.records import Call, Damage, Frame, Gradient, Header, Note, Role
-from ...model.sites import Kind, Phase, Site
-from ...model.tensors import Location, Spec, Statistics, Tensor
-from ...store.digest import digest
+from ...model.records import Call, Damage, Frame, Header, Note
+from ...model.sites import Kind, Phase
+from ...model.tensors import Spec, Statistics, Tensor
 from ...store.native import write_journal
 from ...store.registry import Tell
 from ...store.trace import HeldJournal, Journal, Trace
+from ..lines import Line, LineName, fold
 from ..reading import (
     RANK,
-    arguments_of,
+    digested,
     frame_of,
-    link,
     note_damage,
     npy_values,
     parsed,
     ranks_in,
-    result_of,
     shape_of,
     statistic,
     storable,
+    trace_of,
 )
 from .layers import CONTAINERS
-from .names import MARK, SCALARS, STEMS, Labels, RowName, label_of_stack, operation_name, parse, short_dtype, site_name
+from .names import MARK, SCALARS, STEMS, Labels, label_of_stack, operation_name, parse, short_dtype
 from .writer import Content, DumpFiles, DumpWriter
 
 _INFO = re.compile(r"(?P<stem>mindtorch|mindspore|torch)_api_dump_info\.(csv|pkl)")  # .pkl before 1.0.18; JSON as well
@@ -70,14 +70,12 @@ def read(path: Path, *, tolerant: bool) -> Trace:
     framework = _FRAMEWORKS[stems.pop()]
     parts = {rank: _RankDump(file, tolerant=tolerant) for rank, file in ranks.items()}
     keep = "tensor" if any(part.has_values for part in parts.values()) else "statistics"
-    settings = {"level": "api", "keep": keep}
-    manifest = {"framework": framework, "settings": settings, "world": len(ranks)}
-    places = [(step, rank) for rank, part in sorted(parts.items()) for step in range(len(part.steps))]
-
-    def load(step: int, rank: int) -> DumpJournal:
-        return DumpJournal(parts[rank], step, Header(step, rank, len(ranks), framework, settings))
-
-    return Trace(str(path), manifest, sorted(places), load, layout="troubleshooter")
+    journals = {
+        (step, rank): partial(DumpJournal, part, step)
+        for rank, part in parts.items()
+        for step in range(len(part.steps))
+    }
+    return trace_of(path, "troubleshooter", framework, {"level": "api", "keep": keep}, journals)
 
 
 def write(trace: Trace, path: Path, *, tell: Tell | None = None) -> None:
@@ -140,7 +138,7 @@ def _info_in(folder: Path) -> Path | None:
 class _Row:
     line: int
     text: str
-    name: RowName
+    name: LineName
     dtype: str
     spec: Spec
     summary: Statistics | None
@@ -205,15 +203,15 @@ class _RankDump:
         try:
             if file.stat().st_size > _MAX_STACKS:
                 raise ValueError(f"longer than {_MAX_STACKS} bytes")
-            found = json.loads(file.read_bytes())
-            if not isinstance(found, dict):
-                raise ValueError(f"expected an object, got {type(found).__name__}")
+            stacks = json.loads(file.read_bytes())
+            if not isinstance(stacks, dict):
+                raise ValueError(f"expected an object, got {type(stacks).__name__}")
         except (ValueError, OSError, RecursionError) as error:
             item = Damage(str(file), "stacks", f"cannot be read ({error})")
             note_damage(self.steps[0].damage, item, tolerant=self._tolerant)
             return {}
-        labels = {key: label_of_stack(key) for key in found}
-        return {label: _frames(found[key]) for key, label in labels.items() if label is not None}
+        labels = {key: label_of_stack(key) for key in stacks}
+        return {label: _frames(stacks[key]) for key, label in labels.items() if label is not None}
 
 
 def _understood(number: int, raw: bytes) -> tuple[_Row | None, int]:
@@ -249,8 +247,8 @@ def _summary(numbers: Any, norm: Any) -> Statistics | None:
 
 
 def _frames(lines: Any) -> tuple[Frame, ...]:
-    found = (frame_of(line) for line in lines if isinstance(line, str)) if isinstance(lines, list) else ()
-    return tuple(frame for frame in found if frame is not None)
+    frames = (frame_of(line) for line in lines if isinstance(line, str)) if isinstance(lines, list) else ()
+    return tuple(frame for frame in frames if frame is not None)
 
 
 class DumpJournal(HeldJournal):
@@ -300,36 +298,26 @@ class DumpJournal(HeldJournal):
         key = (status.st_dev, status.st_ino, str(spec))  # one call's result and the next one's argument may be one file
         if key not in self._seen:
             try:
-                values = npy_values(self._file(row), spec)
-                found = digest(values, spec.dtype)
+                self._seen[key] = digested(npy_values(self._file(row), spec), spec.dtype)
             except TraceError as error:
                 self._damage.append(Damage(str(self._file(row)), "values", str(error)))
                 return replace(plain, missing=str(error))
-            place = Location(0, values.nbytes)
-            self._seen[key] = {"statistics": found.statistics, "fingerprint": found.fingerprint, "payload": place}
         return replace(plain, **self._seen[key])
 
     def _fold(self) -> list[Call]:
-        """Rows into calls: those of one name are one call; gradients go to theirs."""
-        groups: dict[str, list[int]] = {}
-        for number, row in self._rows.items():
-            groups.setdefault(row.name.label, []).append(number)
+        """Rows into calls; of a gradient without its call nothing but their number is told."""
+        forward = {row.name.label for row in self._rows.values() if not row.name.backward}
         same = self._same_tensors()
-        calls: list[Call] = []
-        for label, numbers in groups.items():
-            forward = [number for number in numbers if not self._rows[number].name.backward]
-            if not forward:
-                self._orphans += len(numbers)
-                continue
-            backward = [number for number in numbers if self._rows[number].name.backward]
-            calls.append(self._call(len(calls), label, forward, backward, same))
+        rows = [(number, row.name) for number, row in self._rows.items() if row.name.label in forward]
+        self._orphans = len(self._rows) - len(rows)
+        lines = [Line(number, same.get(number, number), name) for number, name in rows]
+        calls = fold(lines, self._tensors, self._dump.stacks, framework=self.header.framework, swapped=True)
         self._tensors = {number: tensor for number, tensor in self._tensors.items() if number not in same}
-        link(calls, self._tensors)
         return calls
 
     def _same_tensors(self) -> dict[int, int]:
         """Arguments that are what was put out, or taken, before: their numbers, and those of the tensors that they are."""
-        found: dict[int, int] = {}
+        same: dict[int, int] = {}
         known: dict[tuple[str, object], int] = {}
         for number, row in self._rows.items():
             mark = _mark(self._tensors[number])
@@ -339,39 +327,13 @@ class DumpJournal(HeldJournal):
             if row.name.output:
                 known[mark] = number
             elif known.setdefault(mark, number) != number:
-                found[number] = known[mark]
-        return found
-
-    def _call(
-        self, identity: int, label: str, forward: Sequence[int], backward: Sequence[int], same: Mapping[int, int]
-    ) -> Call:
-        name = self._rows[forward[0]].name
-        kind = Kind.MODULE if name.family == "NN" else Kind.API
-        full = site_name(self.header.framework, name.family, name.operation)
-        site = Site(kind, full, name.call, Phase.FORWARD, "", name.operation if kind is Kind.MODULE else "")
-        slots = [(self._rows[number].name, same.get(number, number)) for number in forward]
-        inputs = {row.slot: tensor for row, tensor in slots if not row.output}
-        outputs = {row.slot: tensor for row, tensor in slots if row.output}
-        gradients = tuple(
-            Gradient(Role.OUTPUT, self._rows[number].name.slot, number, identity, 0, number) for number in backward
-        )
-        return Call(
-            identity,
-            site,
-            None,
-            arguments_of(inputs),
-            {},
-            result_of(outputs),
-            stack=self._dump.stacks.get(label, ()),
-            gradients=gradients,
-            order=forward[0],
-            tensors_only=True,
-        )
+                same[number] = known[mark]
+        return same
 
 
 def _mark(tensor: Tensor) -> tuple[str, object] | None:
     """Key that two tensors with the same values have in common; None where that says nothing, as of constants."""
-    found = tensor.statistics
-    if found is None or found.min is None or found.min == found.max:
+    statistics = tensor.statistics
+    if statistics is None or statistics.min is None or statistics.min == statistics.max:
         return None
-    return str(tensor.spec), tensor.fingerprint or tensor.facts.get("md5") or found
+    return str(tensor.spec), tensor.fingerprint or tensor.facts.get("md5") or statistics

@@ -18,64 +18,28 @@ from typing import NamedTuple
 from ...model.dtypes import LONG_NAMES, MINDSPORE_NAMES, short_name
 from ...model.sites import Kind
 from ...model.values import Nest, Value
+from ..lines import LineName, family_of, line_name
 
 # framework -> what its files are called: {torch}_api_dump_info.csv
 STEMS = {"torch": "torch", "mindspore": "mindspore", "msadapter": "mindtorch"}
 SHOWN = {"torch": "pytorch", "mindspore": "mindspore", "msadapter": "mindtorch"}
 """Name of a framework in tables."""
 
-_TORCH = {
-    "Functional": "torch.nn.functional.",
-    "Tensor": "torch.Tensor.",
-    "VF": "torch._VF.",
-    "NPU": "torch_npu.",
-    "Torch": "torch.",
-}
-_MINDSPORE = {"Tensor": "mindspore.Tensor.", "Functional": "mindspore.ops."}
+_FAMILIES = ("Functional", "Tensor", "VF", "NPU", "Torch")
 _NAME = re.compile(
-    r"(?P<family>NN|Torch|Tensor|Functional|VF|NPU)_(?P<operation>\w+)_(?P<call>\d{1,9})"
+    r"(?P<family>NN|" + "|".join(_FAMILIES) + r")_(?P<operation>\w+)_(?P<call>\d{1,9})"
     r"_(?P<direction>forward|backward)_(?P<part>input|output)(?:\.(?P<slot>\d{1,6}(?:\.\d{1,6}){0,15}))?"
 )
 MARK = "LAYER_"
 
 
-class RowName(NamedTuple):
-    """A row's name, taken apart."""
-
-    family: str
-    operation: str
-    call: int
-    backward: bool
-    output: bool
-    slot: str
-
-    @property
-    def label(self) -> str:
-        """`NN_Conv2d_0`: what tables call the API."""
-        return f"{self.family}_{self.operation}_{self.call}"
-
-
-def parse(text: str) -> RowName | None:
+def parse(text: str) -> LineName | None:
     """The parts of a row's name, or None if it is none."""
     match = _NAME.fullmatch(text)
     if match is None:
         return None
     backward, output = match["direction"] == "backward", match["part"] == "output"
-    return RowName(match["family"], match["operation"], int(match["call"]), backward, output, match["slot"] or "")
-
-
-def row_name(label: str, part: str, suffix: str, *, backward: bool = False) -> str:
-    """`NN_Conv2d_0_forward_input.0`."""
-    direction = "backward" if backward else "forward"
-    return f"{label}_{direction}_{part}{'.' if suffix else ''}{suffix}"
-
-
-def site_name(framework: str, family: str, operation: str) -> str:
-    """Name in a trace: `torch.nn.functional.linear`; of a module only the class is known."""
-    if family == "NN":
-        return operation
-    table = _MINDSPORE if framework == "mindspore" else _TORCH
-    return table.get(family, f"{framework}.") + operation
+    return LineName(match["family"], match["operation"], int(match["call"]), backward, output, match["slot"] or "")
 
 
 def operation_name(framework: str, kind: str, name: str, type: str) -> str:
@@ -83,22 +47,18 @@ def operation_name(framework: str, kind: str, name: str, type: str) -> str:
     if kind == Kind.MODULE:
         return f"NN_{_word(type)}"
     if framework == "mindspore":
-        family = "Tensor" if name.startswith(_MINDSPORE["Tensor"]) else "Functional"
+        family = "Tensor" if name.startswith("mindspore.Tensor.") else "Functional"
         return f"{family}_{_word(name.rpartition('.')[2])}"
-    for family, prefix in _TORCH.items():
-        if name.startswith(prefix):
-            return f"{family}_{_word(name.removeprefix(prefix).removeprefix('functional.'))}"
-    return f"Torch_{_word(name)}"
+    family, rest = family_of(name, _FAMILIES)
+    return f"{family or 'Torch'}_{_word(rest.removeprefix('functional.') if family else rest)}"
 
 
 def stack_key(framework: str, label: str) -> str:
     """Key of a call's stack: by PyTorch's name, or the row's with MindSpore."""
-    family, _, rest = label.partition("_")
-    operation, _, number = rest.rpartition("_")
-    prefix = {"NN": "torch.nn.", **_TORCH}.get(family)
-    if framework == "mindspore" or family in ("VF", "NPU") or prefix is None:
+    name = parse(line_name(label, "input", ""))
+    if framework == "mindspore" or name is None or name.family in ("VF", "NPU"):
         return f"{label}_forward_stack_info"
-    return f"{prefix}{operation}({number}) forward"
+    return f"{'torch.nn.' if name.kind is Kind.MODULE else ''}{name.site_name()}({name.call}) forward"
 
 
 def label_of_stack(key: str) -> str | None:
@@ -109,7 +69,7 @@ def label_of_stack(key: str) -> str | None:
     if match is None:
         return None
     name = match["name"]
-    if name.startswith("torch.nn.") and not name.startswith(_TORCH["Functional"]):
+    if name.startswith("torch.nn.") and not name.startswith("torch.nn.functional."):
         return f"NN_{name.removeprefix('torch.nn.')}_{match['call']}"
     return f"{operation_name('torch', Kind.API, name, '')}_{match['call']}"
 
@@ -153,9 +113,9 @@ def result_leaves(output: Value) -> Iterator[Leaf]:
 
 
 def _spread(value: Value, slot: str, suffix: str) -> Iterator[Leaf]:
-    found = list(_numbered(value, slot))
-    deep = any(len(path) > 1 for path, _, _ in found)
-    for running, (path, inner, leaf) in enumerate(found):
+    leaves = list(_numbered(value, slot))
+    deep = any(len(path) > 1 for path, _, _ in leaves)
+    for running, (path, inner, leaf) in enumerate(leaves):
         number = running if deep else path[0] if path else None
         yield Leaf(suffix if number is None else f"{suffix}.{number}", inner, leaf)
 

@@ -12,9 +12,9 @@ run that has the same name is replaced. Of a parallel run each rank writes into 
 from __future__ import annotations
 
 import functools
+import itertools
 import os
 import sys
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -36,31 +36,20 @@ STEP, RANK = "{step}", "{rank}"
 _PLAIN = (bool, int, float, complex, np.ndarray, np.generic)
 
 
-class _Counter:
-    """One number after the other."""
+class _Numbers:
+    """Numbers of this process: those of files, and that of the step which `{step}` in a folder's name stands for."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._next = 0
-
-    def next(self) -> int:
-        with self._lock:
-            self._next += 1
-            return self._next - 1
+        self.files = itertools.count()
+        self.step = 0
 
 
-class _Step:
-    """The step that `{step}` in a folder's name stands for."""
-
-    number = 0
-
-
-_COUNTER, _STEP = _Counter(), _Step()
+_NUMBERS = _Numbers()
 
 
 def next_step() -> None:
     """Begins the next step: later saves belong to it."""
-    _STEP.number += 1
+    _NUMBERS.step += 1
 
 
 def save(file: StrPath, data: Any, suffix: str | None = None, output_mode: str = "npy") -> None:
@@ -171,9 +160,9 @@ def _put(folder: Path, name: str, value: Any, mode: str) -> None:
         return
     array = _values(value)
     if STEP in str(folder) or RANK in str(folder):
-        filled = str(folder).replace(STEP, f"step{_STEP.number}").replace(RANK, f"rank{api.rank_and_world()[0]}")
+        filled = str(folder).replace(STEP, f"step{_NUMBERS.step}").replace(RANK, f"rank{api.rank_and_world()[0]}")
         folder = Path(filled)
-    path = folder / f"{name}_{array.dtype.name}_{_COUNTER.next()}.npy"
+    path = folder / f"{name}_{array.dtype.name}_{next(_NUMBERS.files)}.npy"
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     with replaced(path) as file:  # also over a file that may not be written to
         np.save(file, array, allow_pickle=False)

@@ -175,9 +175,9 @@ _SIDES = {"left": "target", "right": "origin"}
 def in_their_words(text: str) -> str:
     """A sentence of ours: the target is our left side, the origin our right one."""
     text = re.sub(
-        r"\b(on )?the (left|right)\b", lambda found: f"{'in ' if found[1] else ''}the {_SIDES[found[2]]}", text
+        r"\b(on )?the (left|right)\b", lambda match: f"{'in ' if match[1] else ''}the {_SIDES[match[2]]}", text
     )
-    return re.sub(r"(^|[ ;])(left|right): ", lambda found: f"{found[1]}{_SIDES[found[2]]}: ", text)
+    return re.sub(r"(^|[ ;])(left|right): ", lambda match: f"{match[1]}{_SIDES[match[2]]}: ", text)
 
 
 def value_cells(item: TensorResult, *, equal_nan: bool) -> Cells:

@@ -33,9 +33,10 @@ from ...model.values import TensorRef
 from ...store.appending import append, replaced, write_errors
 from ...store.arrays import STORAGE, as_float
 from ..documents import Document
+from ..lines import line_name
 from ..reading import storable, stored
 from ..translating import TensorFacts, Translator, frame_text, give_name, over_all_elements
-from .names import STEMS, Leaf, argument_leaves, long_dtype, result_leaves, row_name, stack_key
+from .names import STEMS, Leaf, argument_leaves, long_dtype, result_leaves, stack_key
 
 Row = list[Any]
 Label = Callable[[Mapping[str, Any]], str | None]
@@ -213,7 +214,7 @@ class DumpWriter(Translator):
             for leaf in leaves:
                 value = self._wanted(leaf)
                 if value is not None:
-                    self._pending.append((row_name(label, part, leaf.suffix), value))
+                    self._pending.append((line_name(label, part, leaf.suffix), value))
                     if part == "output":
                         suffixes[leaf.slot] = leaf.suffix
         self._calls[record["id"]] = label, suffixes
@@ -224,13 +225,13 @@ class DumpWriter(Translator):
         label, suffixes = self._calls.get(record.get("of", -1), ("", {}))
         first = record["role"] == Role.OUTPUT and not record["n"]  # a second backward pass has no name here
         if first and record["slot"] in suffixes:
-            name = row_name(label, "input", suffixes[record["slot"]], backward=True)
+            name = line_name(label, "input", suffixes[record["slot"]], backward=True)
             self._pending.append((name, self._tensors[record["t"]]))
             self.gradients += 1
 
     def _is_finite(self, leaf: Leaf) -> bool:
-        found = self._tensors[leaf.value.id].statistics if isinstance(leaf.value, TensorRef) else None
-        return found is None or not any(found[4:7])
+        statistics = self._tensors[leaf.value.id].statistics if isinstance(leaf.value, TensorRef) else None
+        return statistics is None or not any(statistics[4:7])
 
     def _wanted(self, leaf: Leaf) -> TensorFacts | bool | int | float | None:
         if isinstance(leaf.value, TensorRef):
@@ -261,12 +262,12 @@ class DumpWriter(Translator):
 
     def _summary(self, value: TensorFacts) -> tuple[list[float], Any, Any]:
         """([max, min, mean], md5 of the bytes, norm) over all elements; NaN or an empty list for what was not asked for."""
-        found, chosen = value.statistics, self._content.categories if self._content.statistics else frozenset()
+        statistics, chosen = value.statistics, self._content.categories if self._content.statistics else frozenset()
         extremes = [math.nan] * 3
         md5: str | list[object] = []
         norm: float | list[object] = []
-        if found is not None and value.dtype != "b8" and value.count:
-            *numbers, _ = over_all_elements(*found[:7])
+        if statistics is not None and value.dtype != "b8" and value.count:
+            *numbers, _ = over_all_elements(*statistics[:7])
             wanted = zip(("max", "min", "avg"), numbers, strict=True)
             extremes = [
                 math.nan if key not in chosen or number is None else _printed(number, value.dtype)
@@ -274,8 +275,8 @@ class DumpWriter(Translator):
             ]
         if "md5" in chosen and value.place is not None:
             md5 = hashlib.md5(self._array(value).tobytes()).hexdigest()
-        if "l2norm" in chosen and found is not None:
-            norm = _printed(over_all_elements(*found[:7])[3] or 0.0, value.dtype)
+        if "l2norm" in chosen and statistics is not None:
+            norm = _printed(over_all_elements(*statistics[:7])[3] or 0.0, value.dtype)
         return extremes, md5, norm
 
     # --- files --------------------------------------------------------------------------------------------------
@@ -329,13 +330,13 @@ def _all_frames() -> list[list[Any]]:
     """Every frame that is not ours, innermost first, down to the script: a call's line is written while it still runs."""
     import linecache
 
-    found: list[list[Any]] = []
+    frames: list[list[Any]] = []
     frame = sys._getframe(1)
     while frame is not None:
         file = frame.f_code.co_filename
         if not file.startswith(_PACKAGE):
-            found.append([file, frame.f_lineno, frame.f_code.co_name, linecache.getline(file, frame.f_lineno).strip()])
+            frames.append([file, frame.f_lineno, frame.f_code.co_name, linecache.getline(file, frame.f_lineno).strip()])
         if frame.f_code.co_name == "<module>" and frame.f_globals.get("__name__") == "__main__":
             break
         frame = frame.f_back  # type: ignore[assignment]  # the last one's is None
-    return found
+    return frames

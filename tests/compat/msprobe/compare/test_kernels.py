@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from openpyxl import load_workbook
 
-from twintrace.compat.msprobe.compare.flow import write_result
+from twintrace.compat.msprobe.compare.flow import Settings, write_result
 from twintrace.compat.msprobe.compare.kernels import Kernels
 from twintrace.compat.msprobe.compare.rows import Mode, mode_of
 from twintrace.model.errors import TraceError
@@ -71,7 +71,7 @@ def test_kernels_that_fail_are_coloured_say_why_and_are_advised_on(kernels, tmp_
     bench = kernels("bench", ("Add", "a-op0", 10, "output", 0, x), ("Mul", "b-op0", 11, "output", 0, x))
     left, right, found = Kernels(npu, bench).pair(3, 1)
 
-    made = write_result(left, right, found.pairs, output=tmp_path / "out", name="compare_result_1_3", stamp="1")
+    made = write_result(left, right, found.pairs, Settings(tmp_path / "out"), name="compare_result_1_3", stamp="1")
 
     heads, good, bad = load_workbook(made.path).active.iter_rows()
     titles = [cell.value for cell in heads]
@@ -112,7 +112,7 @@ def test_a_table_of_statistics(tmp_path):
     with pytest.raises(TraceError, match="no values were kept"):
         left.array(pair.npu)
 
-    made = write_result(left, right, found.pairs, output=tmp_path / "out", name="compare_result_0_0", stamp="1")
+    made = write_result(left, right, found.pairs, Settings(tmp_path / "out"), name="compare_result_0_0", stamp="1")
     heads, first, _ = load_workbook(made.path).active.iter_rows(values_only=True)
     assert heads[:2] == ("NPU Name", "Bench Name")
     assert heads[-2:] == ("NPU CSV File", "Bench CSV File")

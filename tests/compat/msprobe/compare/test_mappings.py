@@ -46,9 +46,7 @@ def test_the_documented_api_mapping(yaml_file):
     (rule,) = read_api_mapping(yaml_file(DOCUMENTED))
 
     assert (rule.ms_api, rule.pt_api) == ("Functional.abs", "Torch.abs")
-    assert rule.args == Slots((0, 2), (0, 1), 4, 7)
-    assert rule.slots("output") == Slots((0,), (0,), 10, 12)
-    assert rule.slots("parameters") is None
+    assert rule.slots == {"input": Slots((0, 2), (0, 1), (4, 7)), "output": Slots((0,), (0,), (10, 12))}
 
 
 @pytest.mark.parametrize(
@@ -76,10 +74,10 @@ def test_the_spelling_of_the_tool(yaml_file):
         )
     )
 
-    assert rule.outputs is not None
-    assert (rule.outputs.ms, rule.outputs.pt) == ((1,), (0,))
-    assert rule.args is not None
-    assert (rule.args.ms, rule.args.pt) == (("axis",), ("dim",))
+    assert {state: slots[:2] for state, slots in rule.slots.items()} == {
+        "output": ((1,), (0,)),
+        "input": (("axis",), ("dim",)),
+    }
 
 
 APIS = "ms_api: Functional.abs\npt_api: Torch.abs\n"

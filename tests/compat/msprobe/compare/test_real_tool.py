@@ -14,7 +14,7 @@ import pytest
 
 from benchmarks.peers import environment
 from tests.compat.msprobe.compare.twins import write_twins
-from twintrace.compat.msprobe.compare.flow import write_result
+from twintrace.compat.msprobe.compare.flow import Settings, write_result
 from twintrace.compat.msprobe.compare.pairing import pair_items
 from twintrace.compat.msprobe.compare.rows import Generation
 from twintrace.compat.msprobe.dumps import open_dump
@@ -46,7 +46,7 @@ def table(path: Path) -> list[dict[str, str]]:
 def ours(npu: Path, bench: Path, out: Path) -> list[dict[str, str]]:
     left, right = open_dump(npu), open_dump(bench)
     pairs = pair_items(left, right).pairs
-    return table(write_result(left, right, pairs, output=out, generation=Generation.NEWER, stack=True).path)
+    return table(write_result(left, right, pairs, Settings(out, Generation.NEWER, stacks=True)).path)
 
 
 def number(text: str) -> float | None:

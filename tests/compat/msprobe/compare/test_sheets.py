@@ -12,7 +12,7 @@ from openpyxl import load_workbook
 from tests.compat.msprobe.compare.twins import cases, write_twins
 from twintrace.compat.msprobe.compare import flow
 from twintrace.compat.msprobe.compare.advisor import Advisor
-from twintrace.compat.msprobe.compare.flow import write_result
+from twintrace.compat.msprobe.compare.flow import Settings, write_result
 from twintrace.compat.msprobe.compare.pairing import ItemPair, pair_items
 from twintrace.compat.msprobe.compare.rows import Generation, Mode, columns, mode_of
 from twintrace.compat.msprobe.dumps import open_dump
@@ -26,12 +26,13 @@ OLDER, NEWER = Generation
 def compared(tmp_path):
     """`compared(task, **options)`: the summary of a comparison of twins."""
 
-    def run(task: str, spoil=None, **options) -> Advisor:
+    def run(task: str, spoil=None, name="compare_result", stamp="", say=None, **options) -> Advisor:
         paths = write_twins(tmp_path / "twins", "mindspore", task)
         if spoil:
             spoil(*(path.parent for path in paths))
         npu, bench = map(open_dump, paths)
-        return write_result(npu, bench, pair_items(npu, bench).pairs, output=tmp_path / "out", **options)
+        settings = Settings(tmp_path / "out", **options)
+        return write_result(npu, bench, pair_items(npu, bench).pairs, settings, name=name, stamp=stamp, say=say)
 
     return run
 
@@ -50,7 +51,7 @@ def named(rows: list[dict], name: str) -> dict:
 
 @pytest.mark.parametrize("task", ["statistics", "md5", "tensor"])
 def test_the_files_of_the_older_generation(compared, task):
-    found = compared(task, stamp="20260102030405", stack=True)
+    found = compared(task, stamp="20260102030405", stacks=True)
     assert found.path.name == "compare_result_20260102030405.xlsx"
     assert found.advice.name == "advisor_20260102030405.txt"
     assert sorted(path.name for path in found.path.parent.iterdir()) == [found.advice.name, found.path.name], (
@@ -193,7 +194,7 @@ def test_a_bench_that_lies_the_other_way_is_turned(tmp_path):
     npu, bench = dumps
     for layout, cosine in ((Layout((1, 0)), 1.0), (Layout(), "shape unmatched")):
         pairs = [ItemPair(npu.items[0], bench.items[0], "by values", layout)]
-        row = rows_of(write_result(npu, bench, pairs, output=tmp_path / "out").path)[0]
+        row = rows_of(write_result(npu, bench, pairs, Settings(tmp_path / "out")).path)[0]
         assert row["Cosine"] == cosine
 
 
@@ -205,7 +206,7 @@ def test_dumps_of_different_kinds_are_refused(tmp_path):
     bench = open_dump(write_twins(tmp_path / "b", "mindspore", "md5")[1])
     assert (mode_of(npu), mode_of(bench)) == (Mode.TENSOR, Mode.MD5)
     with pytest.raises(UsageError, match=r"tensor .*md5"):
-        write_result(npu, bench, [], output=tmp_path / "out")
+        write_result(npu, bench, [], Settings(tmp_path / "out"))
     assert not (tmp_path / "out").exists() or not [*(tmp_path / "out").iterdir()]
 
 
@@ -241,7 +242,7 @@ def test_names_cannot_smuggle_formulas(tmp_path, generation):
         }
         (tmp_path / side / "dump.json").write_text(json.dumps(document))
     npu, bench = open_dump(tmp_path / "npu"), open_dump(tmp_path / "bench")
-    path = write_result(npu, bench, pair_items(npu, bench).pairs, output=tmp_path / "out", generation=generation).path
+    path = write_result(npu, bench, pair_items(npu, bench).pairs, Settings(tmp_path / "out", generation)).path
     if path.suffix == ".xlsx":
         cells = [cell for row in load_workbook(path).active.iter_rows() for cell in row]
         assert not [cell for cell in cells if cell.data_type == "f"]

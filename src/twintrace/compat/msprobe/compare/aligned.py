@@ -68,7 +68,7 @@ def align_dumps(
                     aligned.records.append((pair[0], pair[1], match.because))
         for tensors in match.tensors:
             back = tensors.part.backward
-            add_items(tensors, [[*map(backward_of, each)] if back else each for each in names], match.because)
+            add_items(tensors, [[*map(backward_of, records)] if back else records for records in names], match.because)
     for tensors in alignment.parameter_gradients:
         add_items(tensors, [None, None], tensors.because or "gradients of parameters that belong together")
     for side, why, alone in zip(sides, aligned.alone, (alignment.only_left, alignment.only_right), strict=True):

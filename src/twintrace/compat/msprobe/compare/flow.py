@@ -10,18 +10,18 @@ are read and measured on all cores, one pair each. A file is put in place when i
 from __future__ import annotations
 
 import contextlib
-import fcntl
+import itertools
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 from .... import api
 from ....model.errors import ReportError, TwintraceError, UsageError
+from ...arguments import made_folder
 from ..dumps import Dump, open_dump, read_stacks
 from .advisor import Advisor
 from .pairing import ItemPair, Pairing, PairingRules, pair_items
@@ -41,16 +41,18 @@ class Settings:
     """Options of a comparison.
 
     generation   whose tables: with the columns and verdicts of the commands with a compare.json, or of those with two paths
-    xlsx         a spreadsheet; otherwise csv              stacks   a column that says where each API was called; None: if known
-    advise       advice on the first row that fails        verbose  name rows that fail
+    xlsx         a spreadsheet, otherwise csv; None: as the generation has it
+    stacks       a column that says where each API was called; None: if known
+    advise       advice on the first row that fails; None: as the generation has it
+    verbose      a line for each row whose values are read
     framework    whose dumps they are said to be
     """
 
     output: Path = Path("output")
     generation: Generation = Generation.OLDER
-    xlsx: bool = True
+    xlsx: bool | None = None
     stacks: bool | None = False
-    advise: bool = True
+    advise: bool | None = None
     verbose: bool = True
     framework: str | None = None
     rules: PairingRules = field(default_factory=PairingRules)
@@ -68,7 +70,7 @@ def run(request: Request, settings: Settings, say: Say) -> tuple[Path, ...]:
                 "them. Leave them out."
             )
         kernels = Kernels(request.places[0].npu, request.places[0].bench)
-    made_folder(settings.output)
+    made_folder("output_path", settings.output, trouble=ReportError)
     written: list[Path] = []
     failures: list[str] = []
     with free_stamp(settings.output) as stamp:
@@ -81,7 +83,7 @@ def run(request: Request, settings: Settings, say: Say) -> tuple[Path, ...]:
                     laid_out = kernels.pair(place.step or 0, place.rank or 0)
                 else:
                     laid_out = _laid_out(place, request, settings)
-                written += _compare(place, request, settings, laid_out, stamp, say)
+                written += _compare(place, laid_out, settings, stamp, say, verbose=request.verbose)
             except TwintraceError as error:
                 if len(request.places) == 1:
                     raise
@@ -103,12 +105,7 @@ def _laid_out(place: Place, request: Request, settings: Settings) -> tuple[Dump,
 
 
 def _compare(
-    place: Place,
-    request: Request,
-    settings: Settings,
-    laid_out: tuple[Dump, Dump, Pairing],
-    stamp: str,
-    say: Say,
+    place: Place, laid_out: tuple[Dump, Dump, Pairing], settings: Settings, stamp: str, say: Say, *, verbose: bool
 ) -> list[Path]:
     """One rank of one step."""
     npu, bench, pairing = laid_out
@@ -116,19 +113,8 @@ def _compare(
         say(problem)
     if settings.framework is not None and npu.framework not in (settings.framework, "mindtorch"):
         say(f"{npu.path} is a dump of {npu.framework or 'an unknown framework'}, not of {settings.framework}.")
-    made = write_result(
-        npu,
-        bench,
-        pairing.pairs,
-        output=settings.output,
-        name=f"compare_result{place.label}",
-        generation=settings.generation,
-        stack=bool(npu.stacks) if settings.stacks is None else settings.stacks,
-        xlsx=settings.xlsx,
-        advise=settings.advise,
-        stamp=stamp,
-        say=say if settings.verbose and request.verbose else None,
-    )
+    told = say if settings.verbose and verbose else None
+    made = write_result(npu, bench, pairing.pairs, settings, name=f"compare_result{place.label}", stamp=stamp, say=told)
     written = [path for path in (made.path, made.advice) if path is not None]
     if settings.rules.layers is not None:
         from .mappings import write_data_mapping
@@ -172,28 +158,25 @@ def write_result(
     npu: Dump,
     bench: Dump,
     pairs: Iterable[ItemPair],
+    settings: Settings,
     *,
-    output: str | Path,
     name: str = "compare_result",
-    generation: Generation = Generation.OLDER,
-    stack: bool = False,
-    xlsx: bool | None = None,
-    advise: bool | None = None,
-    stamp: str | None = None,
-    say: Callable[[str], object] | None = None,
+    stamp: str = "",
+    say: Say | None = None,
 ) -> Advisor:
     """Write the result of one rank and step.
 
-    output   the directory, made if it is not there              name    of the file, before the time: `compare_result_rank0`
-    stack    with the stacks of the npu's dump                   xlsx    a spreadsheet; else the generation decides
-    advise   with an advisor_{time}.txt; else the older generation has one
-    stamp    the time in the names of the files; else now        say     is called with a line for each row whose values are read
+    name    of the file, before the time: `compare_result_rank0`      stamp   the time in the names of the files; else now
+    say     is called with a line for each row whose values are read
     """
-    mode, older = common_mode(npu, bench), generation is Generation.OLDER
+    mode, generation = common_mode(npu, bench), settings.generation
+    older = generation is Generation.OLDER
     stamp = stamp or time.strftime("%Y%m%d%H%M%S")
-    folder = made_folder(Path(output))
+    stack = bool(npu.stacks) if settings.stacks is None else settings.stacks
+    folder = settings.output
+    made_folder("output_path", folder, trouble=ReportError)
     advisor = Advisor()
-    advisor.path = folder / f"{name}_{stamp}.{'xlsx' if (older if xlsx is None else xlsx) else 'csv'}"
+    advisor.path = folder / f"{name}_{stamp}.{'xlsx' if _either(settings.xlsx, older) else 'csv'}"
     heads = columns(generation, mode, stack=stack)
     widths = [_WIDTHS.get(head, max(12, len(head) + 3)) for head in heads]
     made = _measured(npu, bench, pairs, mode, generation, say) if mode.reads else (
@@ -202,20 +185,24 @@ def write_result(
 
     def rows() -> Iterator[tuple[str | None, list[str | float | int | bool | None]]]:
         """Colour and cells of each row, a record at a time."""
-        for record, found in _records(made):
-            judge(found, mode, generation)
-            colour(found, mode, generation)
-            advisor.see(found)
+        for record, together in _records(made):
+            judge(together, mode, generation)
+            colour(together, mode, generation)
+            advisor.see(together)
             if stack and record in npu.stacks:
-                found[0].stack = str([*npu.stacks[record]])  # once for each record
-            for row in found:
+                together[0].stack = str([*npu.stacks[record]])  # once for each record
+            for row in together:
                 yield row.colour, cells_of(row, mode, generation, stack=stack)
 
     api.write_table(advisor.path, heads, rows(), fills=FILLS, widths=widths)
-    if older if advise is None else advise:
+    if _either(settings.advise, older):
         advisor.advice = folder / f"{name.replace('compare_result', 'advisor')}_{stamp}.txt"
         api.write_text(advisor.advice, advisor.text(npu.path, bench.path))
     return advisor
+
+
+def _either(choice: bool | None, usual: bool) -> bool:
+    return usual if choice is None else choice
 
 
 def common_mode(npu: Dump, bench: Dump) -> Mode:
@@ -229,22 +216,8 @@ def common_mode(npu: Dump, bench: Dump) -> Mode:
     return one
 
 
-def made_folder(path: Path) -> Path:
-    """The directory of the results, made if it is not there."""
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ReportError(f"{path}: the directory cannot be made ({error.strerror}). Choose another with -o.") from None
-    return path
-
-
 def _measured(
-    npu: Dump,
-    bench: Dump,
-    pairs: Iterable[ItemPair],
-    mode: Mode,
-    generation: Generation,
-    say: Callable[[str], object] | None,
+    npu: Dump, bench: Dump, pairs: Iterable[ItemPair], mode: Mode, generation: Generation, say: Say | None
 ) -> Iterator[Row]:
     from .tensors import measure_pair  # and numpy with it
 
@@ -264,8 +237,8 @@ def _records(rows: Iterable[Row]) -> Iterator[tuple[str, list[Row]]]:
         record = row.pair.npu.record if row.pair.npu is not None else record
         return record
 
-    for name, found in groupby(rows, record_of):
-        yield name, [*found]
+    for name, together in itertools.groupby(rows, record_of):
+        yield name, [*together]
 
 
 def rules_of(
@@ -294,51 +267,24 @@ def rules_of(
     )
 
 
-# --- names of files ---------------------------------------------------------------------------------------------------
-
-
 @contextlib.contextmanager
 def free_stamp(folder: Path) -> Iterator[str]:
     """A time for the names of all files that are written in the block: the second that it is, or the next that is free.
 
-    While it is used, a hidden file says so, and is locked. A lock ends with its process, however that ends: a file without one is
-    what a killed comparison left, and is removed with whatever that was writing.
+    A hidden file keeps others from taking the same second meanwhile.
     """
-    for path in folder.glob(f".{'[0-9]' * 14}.lock"):
-        with contextlib.suppress(OSError), path.open("r+b") as old:  # gone by now, in use, or not ours to remove
-            fcntl.flock(old, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            for left in (*folder.glob(f".*_{path.stem[1:]}.*"), path):
-                left.unlink()
-    second = int(time.time())
-    while (handle := _take(folder, stamp := time.strftime("%Y%m%d%H%M%S", time.localtime(second)))) is None:
-        second += 1
-    try:
-        yield stamp
-    finally:
-        (folder / f".{stamp}.lock").unlink(missing_ok=True)
-        os.close(handle)
-
-
-def _take(folder: Path, stamp: str) -> int | None:
-    """The locked file of a time; None if the time is taken."""
-    path = folder / f".{stamp}.lock"
-    try:
-        handle = os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600)
-    except FileExistsError:
-        return None
-    except OSError as error:
-        raise ReportError(f"{folder}: cannot be written to ({error.strerror}). Choose another with -o.") from None
-    swept = False
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        swept = True
-    except OSError:  # where a file system knows no locks, nobody has one
-        pass
-    swept = swept or os.fstat(handle).st_nlink == 0  # somebody took it for a leftover
-    if swept or any(folder.glob(f"*_{stamp}.*")):
-        if not swept:
-            path.unlink(missing_ok=True)
-        os.close(handle)
-        return None
-    return handle
+    for second in itertools.count(int(time.time())):
+        stamp = time.strftime("%Y%m%d%H%M%S", time.localtime(second))
+        mark = folder / f".{stamp}.lock"
+        try:
+            mark.touch(exist_ok=False)
+        except FileExistsError:
+            continue
+        except OSError as error:
+            raise ReportError(f"{folder}: cannot be written to ({error.strerror}). Choose another with -o.") from None
+        try:
+            if not any(folder.glob(f"*_{stamp}.*")):
+                yield stamp
+                return
+        finally:
+            mark.unlink(missing_ok=True)

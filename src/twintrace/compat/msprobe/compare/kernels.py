@@ -8,7 +8,6 @@ The archive opens the directory, the alignment pairs the kernels: by name and, w
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,9 +17,9 @@ import numpy as np
 from .... import api
 from ....model.dtypes import LONG_NAMES
 from ....model.errors import TraceFormatError
+from ....model.pairs import Part
 from ....model.records import Call
 from ....model.tensors import Statistics, Tensor
-from ....model.values import TensorRef, leaves, tensor_slots
 from ....store.trace import Journal
 from ...translating import over_all_elements
 from ..dumps import Dump, Item, Number
@@ -78,9 +77,9 @@ def _opened(path: Path, journal: Journal) -> KernelDump:
     tensors: dict[str, Tensor] = {}
     items: list[Item] = []
     for call in journal.calls():
-        for state, slot, number in _slots(call):
+        for part, slot, _, number in call.tensors():
             tensor = journal.tensor(number)
-            item = _item(call, state, slot, tensor, taken=tensors)
+            item = _item(call, "input" if part is Part.INPUT else "output", slot or "0", tensor, taken=tensors)
             tensors[item.name] = tensor
             items.append(item)
     task = "tensor" if any(item.data_name for item in items) else "statistics"
@@ -113,12 +112,7 @@ def _item(call: Call, state: str, slot: str, tensor: Tensor, taken: dict[str, Te
     )
 
 
-def _statistics(found: Statistics | None) -> tuple[Number, Number, Number, Number]:
-    if found is None:
+def _statistics(known: Statistics | None) -> tuple[Number, Number, Number, Number]:
+    if known is None:
         return None, None, None, None
-    return over_all_elements(found.min, found.max, found.mean, found.norm, found.nan, found.posinf, found.neginf)
-
-
-def _slots(call: Call) -> Iterator[tuple[str, str, int]]:
-    yield from (("input", slot, tensor) for slot, tensor in tensor_slots(call.args, call.kwargs))
-    yield from (("output", slot or "0", leaf.id) for slot, leaf in leaves(call.output) if isinstance(leaf, TensorRef))
+    return over_all_elements(known.min, known.max, known.mean, known.norm, known.nan, known.posinf, known.neginf)

@@ -27,6 +27,7 @@ from ....model.sites import Kind
 from ..dumps import Dump
 from ..names import MODULES, parse
 from .mappings import TOP
+from .pairing import missing_names
 
 _PIPELINED = ("ParallelTransformer", "layers")
 """MindSpore counts the layers of all stages of a pipeline, PyTorch those of its own stage."""
@@ -44,7 +45,7 @@ class Layers:
     """The layers of two dumps, and the rules of a file: class or name of a layer -> name inside it -> name on the other side."""
 
     def __init__(self, npu: Dump, bench: Dump, rules: Mapping[str, Mapping[str, str]]) -> None:
-        self._dumps, self._rules = (npu, bench), rules
+        self._rules = rules
         self._classes = _classes(npu), _classes(bench)
         self._shift = _first_layer(self._classes[1]) - _first_layer(self._classes[0])
         self._apis = [*_placed_apis(npu)], [*_placed_apis(bench)]
@@ -79,10 +80,7 @@ class Layers:
             if owner not in kinds and f".{owner}." not in paths[0]:
                 names_unknown[owner, 0] = None
                 continue
-            for pair in names.items():
-                names_unknown |= {
-                    (name, which): None for which, name in enumerate(pair) if f".{name}." not in paths[which]
-                }
+            names_unknown |= dict.fromkeys(missing_names(names.items(), paths))
         return list(names_unknown)
 
     def _translated(self, path: str) -> str:

@@ -13,9 +13,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 import yaml
 
@@ -29,10 +29,10 @@ TOP = "TopLayer"
 Slot = int | str
 """The place of an argument, or the name of one that is given by name."""
 
-# Names of the same list in the document and in the tool.
+# State of the items that a list is for -> its names in the document and in the tool.
 _LISTS = {
-    "args": ("args",),
-    "outputs": ("outputs", "output"),
+    "input": ("args",),
+    "output": ("outputs", "output"),
     "parameters": ("parameters",),
     "parameters_grad": ("parameters_grad",),
 }
@@ -46,37 +46,23 @@ _MISSING = {"N/A", ""}
 """Written by the tool where nothing belongs to an item."""
 
 
-@dataclass(frozen=True, slots=True)
-class Slots:
+class Slots(NamedTuple):
     """Slots of the two sides that belong together, and the lines that say so."""
 
     ms: tuple[Slot, ...]
     pt: tuple[Slot, ...]
-    ms_line: int = 0
-    pt_line: int = 0
+    lines: tuple[int, int] = (0, 0)
 
 
 @dataclass(frozen=True, slots=True)
 class ApiRule:
-    """One API of MindSpore beside one of PyTorch. A list that is not given means: all, each beside its namesake."""
+    """One API of MindSpore beside one of PyTorch. `slots` are by the state of items; a state without: all, each by its namesake."""
 
     ms_api: str
     pt_api: str
-    args: Slots | None = None
-    outputs: Slots | None = None
-    parameters: Slots | None = None
-    parameters_grad: Slots | None = None
-    file: str = field(default="", compare=False)
-    line: int = field(default=0, compare=False)
-
-    def slots(self, state: str) -> Slots | None:
-        """The list for the items of this state."""
-        return {
-            "input": self.args,
-            "output": self.outputs,
-            "parameters": self.parameters,
-            "parameters_grad": self.parameters_grad,
-        }.get(state)
+    slots: Mapping[str, Slots]
+    file: str
+    line: int
 
 
 def read_api_mapping(path: Path) -> tuple[ApiRule, ...]:
@@ -160,28 +146,27 @@ def _rule(file: _File, node: Any) -> ApiRule:
             file.refuse(
                 parts[key], f"{key}: expected {{api_type}}.{{api_name}}, such as Functional.abs, got {names[key]!r}"
             )
-    lists = {name: _slots(file, parts, name, spellings) for name, spellings in _LISTS.items()}
-    return ApiRule(names["ms_api"], names["pt_api"], **lists, file=file.name, line=node.start_mark.line + 1)
+    slots = {state: _slots(file, parts, spellings) for state, spellings in _LISTS.items()}
+    known = {state: both for state, both in slots.items() if both is not None}
+    return ApiRule(names["ms_api"], names["pt_api"], known, file.name, node.start_mark.line + 1)
 
 
-def _slots(file: _File, parts: Mapping[str, Any], name: str, spellings: Sequence[str]) -> Slots | None:
+def _slots(file: _File, parts: Mapping[str, Any], spellings: Sequence[str]) -> Slots | None:
     """Two lists of equal length, without repetition."""
-    found: list[tuple[str, Any]] = []
+    given: list[tuple[str, Any]] = []
     for side in ("ms", "pt"):
         keys = [f"{side}_{spelling}" for spelling in spellings if f"{side}_{spelling}" in parts]
         if len(keys) > 1:
             file.refuse(parts[keys[1]], f"{keys[1]}: is the same as {keys[0]}; give one of them")
-        found.append((keys[0], parts[keys[0]]) if keys else (f"{side}_{name}", None))
-    (ms_key, ms_node), (pt_key, pt_node) = found
-    if ms_node is None and pt_node is None:
+        given.append((keys[0], parts[keys[0]]) if keys else (f"{side}_{spellings[0]}", None))
+    nodes = [node for _, node in given if node is not None]
+    if not nodes:
         return None
-    ms, pt = _places(file, ms_key, ms_node), _places(file, pt_key, pt_node)
+    ms, pt = (_places(file, key, node) for key, node in given)
     if len(ms) != len(pt):
-        file.refuse(
-            ms_node if ms_node is not None else pt_node,
-            f"{ms_key}, {pt_key}: expected as many in both lists, got {len(ms)} and {len(pt)}",
-        )
-    return Slots(ms, pt, ms_node.start_mark.line + 1, pt_node.start_mark.line + 1)
+        keys = [key for key, _ in given]
+        file.refuse(nodes[0], f"{', '.join(keys)}: expected as many in both lists, got {len(ms)} and {len(pt)}")
+    return Slots(ms, pt, (nodes[0].start_mark.line + 1, nodes[-1].start_mark.line + 1))
 
 
 def _places(file: _File, key: str, node: Any) -> tuple[Slot, ...]:
@@ -190,16 +175,14 @@ def _places(file: _File, key: str, node: Any) -> tuple[Slot, ...]:
     if not isinstance(node, yaml.SequenceNode):
         file.refuse(node, f"{key}: expected a list of places, such as [0, 1], found {_kind(node)}")
     seen: list[Slot] = []
-    for item in node.value:
-        text = file.text(item)
-        if item.tag.endswith((":bool", ":null")):
-            file.refuse(item, f"{key}: expected a place (0, 1, 2, …) or the name of an argument, got {item.value}")
-        whole = re.fullmatch(r"[+-]?\d+", text) is not None
-        if (whole and int(text) < 0) or (not whole and not text.isidentifier()):
-            file.refuse(item, f"{key}: expected a place (0, 1, 2, …) or the name of an argument, got {text!r}")
+    for entry in node.value:
+        text = file.text(entry)
+        whole = re.fullmatch(r"\+?\d+", text) is not None
+        if not (whole or text.isidentifier()) or entry.tag.endswith((":bool", ":null")):
+            file.refuse(entry, f"{key}: expected a place (0, 1, 2, …) or the name of an argument, got {text!r}")
         place: Slot = int(text) if whole else text
         if place in seen:
-            file.refuse(item, f"{key}: {text} is there twice; a place may be given once")
+            file.refuse(entry, f"{key}: {text} is there twice; a place may be given once")
         seen.append(place)
     return tuple(seen)
 
@@ -248,16 +231,15 @@ class _File:
             self.refuse(node, f"expected a name, such as fc2.Dense, got {node.value} ({node.tag.rpartition(':')[2]})")
         return text
 
-    def add(self, found: dict[str, str], node: Any, left: str, right: str, *, once: bool = False) -> None:
+    def add(self, names: dict[str, str], node: Any, left: str, right: str, *, once: bool = False) -> None:
         """`once`: the name on the right may stand there once only."""
         if not left or not right:
             self.refuse(node, f"{left or right or 'an empty name'}: expected a name on both sides of the colon")
-        if left in found:
-            self.refuse(node, f"{left}: is there twice; it stands beside {found[left]} already")
-        if once and right in found.values():
-            first = next(name for name, target in found.items() if target == right)
-            self.refuse(node, f"{right}: is there twice; it stands beside {first} already")
-        found[left] = right
+        first = next((name for name, target in names.items() if target == right), "") if once else ""
+        for name, other in ((left, names.get(left)), (right, first)):
+            if other:
+                self.refuse(node, f"{name}: is there twice; it stands beside {other} already")
+        names[left] = right
 
     def refuse(self, node: Any, why: str) -> NoReturn:
         raise UsageError(f"{self.name}: line {node.start_mark.line + 1}: {why}.")

@@ -32,16 +32,10 @@ if TYPE_CHECKING:
 _AS_IT_IS = Layout()
 _Slot = tuple[str, str]
 """State and place of an item within its record: `("input", "0")`, `("parameters", "weight")`."""
+_Partner = tuple[str | None, str | None, bool]
+"""Path and class of a module's partner (None: of any class), and whether a file says so."""
 _Proposal = tuple[str, str, bool]
 """Records that may belong together, the npu's and the bench's, and whether a file says so."""
-
-
-class _Partner(NamedTuple):
-    """Path and class of a module's partner (None: of any class), and whether a file says so."""
-
-    path: str | None
-    kind: str | None
-    said: bool
 
 
 class ItemPair(NamedTuple):
@@ -88,7 +82,7 @@ class PairingRules:
 def pair_items(npu: Dump, bench: Dump, rules: PairingRules | None = None) -> Pairing:
     """Lay two dumps side by side."""
     rules = rules or PairingRules()
-    pairs = _Pairs(_Side(npu, "npu", "bench"), _Side(bench, "bench", "npu"))
+    pairs = _Pairs(npu, bench)
     aligned = rules.layers is not None or rules.api_rules is not None or rules.fuzzy
     if aligned:
         from .aligned import align_dumps  # equal names alone need none of it
@@ -102,19 +96,17 @@ def pair_items(npu: Dump, bench: Dump, rules: PairingRules | None = None) -> Pai
     if rules.cells is not None:
         cells = [*pairs.modules(partial(_partner_of_cell, rules.cells))]
         pairs.follow_records(cells, True, "the cell mapping says so")
-        pairs.tell_unknown("cell", pairs.unknown_cells(rules.cells))
+        pairs.tell_unknown("cell", missing_names(rules.cells.items(), [side.cells for side in pairs.sides]))
     if rules.layers is not None:
         from .layers import Layers
 
-        found = Layers(npu, bench, rules.layers)
-        modules, placed = found.modules(), found.apis()
-        layers = [
-            *pairs.modules(lambda name: _Partner(modules.get(name.name), None, modules.get(name.name) != name.name))
-        ]
+        tree = Layers(npu, bench, rules.layers)
+        modules, placed = tree.modules(), tree.apis()
+        layers = [*pairs.modules(lambda name: (modules.get(name.name), None, modules.get(name.name) != name.name))]
         pairs.follow_records(layers, True, "the layer mapping says so")
         pairs.follow_records(layers, False, "layers of the same name")
         pairs.follow_records(placed, True, "the layer mapping says so")
-        pairs.tell_unknown("layer", found.unknown())
+        pairs.tell_unknown("layer", tree.unknown())
     if rules.api_rules is not None:
         pairs.follow_rules(rules.api_rules)
     pairs.follow_records(cells, False, "Cell is Module")
@@ -142,7 +134,7 @@ def pair_items(npu: Dump, bench: Dump, rules: PairingRules | None = None) -> Pai
 
 def pair_aligned(npu: Dump, bench: Dump, aligned: Aligned) -> Pairing:
     """Lay two dumps side by side as an alignment says, and nothing else."""
-    pairs = _Pairs(_Side(npu, "npu", "bench"), _Side(bench, "bench", "npu"))
+    pairs = _Pairs(npu, bench)
     pairs.follow_alignment(aligned)
     return Pairing(tuple(pairs.all()))
 
@@ -158,9 +150,8 @@ class _Side:
 
     def __init__(self, dump: Dump, name: str, other: str) -> None:
         self.dump, self.items, self.name = dump, dump.items, name
-        self.taken: set[int] = set()
-        self.closed: set[int] = set()
-        """Items that a file leaves out: they have no partner on purpose."""
+        self.settled: dict[int, str] = {}
+        """Items that no other pair may take: "" for those that have a partner, or why a file leaves them out."""
         self.alone: dict[str, str] = {}
         """By record: why what is left of it has no partner."""
         self._nothing = f"the {other} has nothing that belongs to it"
@@ -186,6 +177,11 @@ class _Side:
         """Records of modules, and their names taken apart."""
         return [(record, name) for record, name in self.parsed if name.prefix in MODULES]
 
+    @property
+    def cells(self) -> str:
+        """Paths and classes of all modules, as `missing_names` searches them."""
+        return "".join(f".{name.name}.{name.type}.\n" for _, name in self.modules)
+
     def calls(self) -> dict[str, dict[tuple[int, str], str]]:
         """The records of each API, by number and direction."""
         calls: dict[str, dict[tuple[int, str], str]] = {}
@@ -193,38 +189,33 @@ class _Side:
             calls.setdefault(name.stem, {})[name.call, name.what] = record
         return calls
 
-    def is_free(self, index: int) -> bool:
-        return index not in self.taken and index not in self.closed
-
     def why_alone(self, index: int) -> str:
-        left_out = "the API mapping leaves it out" if index in self.closed else ""
-        return left_out or self.alone.get(self.items[index].record) or self._nothing
+        return self.settled.get(index) or self.alone.get(self.items[index].record) or self._nothing
 
     def out_of_range(self, rule: ApiRule, calls: Collection[str]) -> Iterator[str]:
         """Remarks on places of a rule that no call of its API has: nothing is paired there. The tool's document has such."""
         forward = [record for record in calls if record.endswith(".forward")]
         there = [_slot(self.items[i]) for record in forward for i in self.records[record]]
-        ours = self.name == "npu"
+        which, api_name = (0, rule.ms_api) if self.name == "npu" else (1, rule.pt_api)
         for state, key in (("input", "args"), ("output", "outputs")):
-            slots = rule.slots(state)
+            slots = rule.slots.get(state)
             if slots is None or not forward:
                 continue
             heads = {place.split(".")[0] for own, place in there if own == state}
             count = max((int(head) + 1 for head in heads if head.isdecimal()), default=0)
-            for place in slots.ms if ours else slots.pt:
+            for place in (slots.ms, slots.pt)[which]:
                 if isinstance(place, int) and place >= count:
                     yield (
-                        f"{rule.file}: line {slots.ms_line if ours else slots.pt_line}: {'ms' if ours else 'pt'}_{key}: {place} is "
-                        f"out of range: in {self.dump.path} {rule.ms_api if ours else rule.pt_api} has {count} of them, counted "
-                        f"from 0. It is passed over."
+                        f"{rule.file}: line {slots.lines[which]}: {('ms', 'pt')[which]}_{key}: {place} is out of range: in "
+                        f"{self.dump.path} {api_name} has {count} of them, counted from 0. It is passed over."
                     )
 
 
 class _Pairs:
-    """Pairs of the items of two sides, as far as they are known."""
+    """Pairs of the items of two dumps, as far as they are known."""
 
-    def __init__(self, npu: _Side, bench: _Side) -> None:
-        self.sides = self._npu, self._bench = npu, bench
+    def __init__(self, npu: Dump, bench: Dump) -> None:
+        self.sides = self._npu, self._bench = _Side(npu, "npu", "bench"), _Side(bench, "bench", "npu")
         self.remarks: list[str] = []
         self._partner: dict[int, tuple[int, str, Layout]] = {}
 
@@ -237,13 +228,14 @@ class _Pairs:
         for one, two in names.items():
             if one in npu.names and two in bench.names:
                 for i, j in zip(npu.names[one], bench.names[two], strict=False):
-                    self._pair(i, j, because, again=True)
+                    if i not in npu.settled:
+                        self._set(i, j, because)
             elif one in npu.records and two in bench.records:
                 self._pair_records(one, two, because, again=True)
             else:
                 pair = enumerate(zip((one, two), self.sides, strict=True))
                 unknown += [
-                    (name, n) for n, (name, side) in pair if name not in side.names and name not in side.records
+                    (name, n) for n, (name, side) in pair if not {name} & (side.names.keys() | side.records.keys())
                 ]
         self.tell_unknown("data", unknown)
 
@@ -253,12 +245,6 @@ class _Pairs:
             shown = ", ".join(f"{name} ({self.sides[which].name})" for name, which in unknown[:4])
             more = f" and {len(unknown) - 4} more" if len(unknown) > 4 else ""
             self.remarks.append(f"the {file} mapping names what is not in the dumps: {shown}{more}.")
-
-    def unknown_cells(self, cells: Mapping[str, str]) -> list[tuple[str, int]]:
-        """The names in a cell mapping that no module of their side has."""
-        owners = ["".join(f".{name.name}.{name.type}.\n" for _, name in side.modules) for side in self.sides]
-        both = ((name, which) for pair in cells.items() for which, name in enumerate(pair))
-        return [(name, which) for name, which in both if f".{name}." not in owners[which]]
 
     def modules(self, partner_of: Callable[[RecordName], _Partner]) -> Iterator[_Proposal]:
         """Modules call by call, by path and class of a module's partner; where no class is equal, one of the same operation."""
@@ -283,7 +269,7 @@ class _Pairs:
     def are_free(self, *records: str) -> bool:
         """True if no item of these two records has a partner."""
         pairs = zip(self.sides, records, strict=True)
-        return all(side.is_free(index) for side, record in pairs for index in side.records[record])
+        return all(side.settled.keys().isdisjoint(side.records[record]) for side, record in pairs)
 
     def follow_rules(self, rules: Sequence[ApiRule]) -> None:
         """APIs as a file says: the first call beside the first, arguments and results by their places."""
@@ -298,8 +284,8 @@ class _Pairs:
             for key in (key for key in one if key in two):
                 placed = partial(_ruled, rule, key[1] == "backward")
                 self._pair_records(one[key], two[key], "the API mapping says so", placed=placed)
-                self._npu.closed.update(self._npu.records[one[key]])
-                self._bench.closed.update(self._bench.records[two[key]])
+                for side, record in zip(self.sides, (one[key], two[key]), strict=True):
+                    side.settled = dict.fromkeys(side.records[record], "the API mapping leaves it out") | side.settled
 
     def follow_alignment(self, aligned: Aligned, wanted: Callable[[str, str], bool] = lambda one, two: True) -> None:
         """Pairs of the alignment in records that are wanted together: tensors as it says, what is none by its place."""
@@ -314,8 +300,8 @@ class _Pairs:
                 self._pair_records(one, two, because)
         for one, two, because, layout in aligned.items:
             i, j = npu.names[one][0], bench.names[two][0]
-            if wanted(npu.items[i].record, bench.items[j].record):
-                self._pair(i, j, because, layout)
+            if wanted(npu.items[i].record, bench.items[j].record) and i not in npu.settled and j not in bench.settled:
+                self._set(i, j, because, layout)
         for one, two, because in fitting:
             self._pair_records(one, two, because, only=lambda item: not item.is_tensor)
         for side, alone in zip(self.sides, aligned.alone, strict=True):
@@ -343,14 +329,9 @@ class _Pairs:
 
     # --- pairs ----------------------------------------------------------------------------------------------------------
 
-    def _pair(self, i: int, j: int, because: str, layout: Layout = _AS_IT_IS, *, again: bool = False) -> None:
-        if self._npu.is_free(i) and (again or self._bench.is_free(j)):
-            self._set(i, j, because, layout)
-
     def _set(self, i: int, j: int, because: str, layout: Layout = _AS_IT_IS) -> None:
         self._partner[i] = (j, because, layout)
-        self._npu.taken.add(i)
-        self._bench.taken.add(j)
+        self._npu.settled[i] = self._bench.settled[j] = ""
 
     def _pair_records(
         self,
@@ -381,17 +362,17 @@ class _Pairs:
         """The first beside the first of the items with one key; those whose key is None have none."""
         npu, bench, places = self._npu, self._bench, dict[object, list[int]]()
         for j in theirs:
-            if again or (j not in bench.taken and j not in bench.closed):
+            if again or j not in bench.settled:
                 places.setdefault(key(bench.items[j]), []).append(j)
         for i in ours if places else ():
-            own = None if i in npu.taken or i in npu.closed else key(npu.items[i])
+            own = None if i in npu.settled else key(npu.items[i])
             if own is not None and (free := places.get(own if placed is None else placed(own))):
                 self._set(i, free.pop(0), because)
 
     def all(self) -> Iterator[ItemPair]:
         """Everything, in the order of the npu's dump; what only the bench has follows the record that it came after there."""
         npu, bench = self.sides
-        after = self._leftovers() if len(bench.taken) < len(bench.items) else {}
+        after = self._leftovers()
         for i in range(-1, len(npu.items)):
             if (partner := self._partner.get(i)) is not None:
                 yield ItemPair(npu.items[i], bench.items[partner[0]], *partner[1:])
@@ -405,14 +386,22 @@ class _Pairs:
 
         That is the end of the npu's record that their own record, or else the one before it, stands beside.
         """
+        bench = self._bench
+        if len(bench.settled) == len(bench.items) and not any(bench.settled.values()):
+            return {}
         ends = {i: indexes[-1] for indexes in self._npu.records.values() for i in indexes}
         of_bench = {j: ends[i] for i, (j, _, _) in sorted(self._partner.items(), reverse=True)}
         followers: dict[int, list[int]] = {}
         last = -1
-        for indexes in self._bench.records.values():
+        for indexes in bench.records.values():
             last = max((of_bench[j] for j in indexes if j in of_bench), default=last)
-            followers.setdefault(last, []).extend(j for j in indexes if j not in self._bench.taken)
+            followers.setdefault(last, []).extend(j for j in indexes if bench.settled.get(j) != "")
         return {anchor: sorted(indexes) for anchor, indexes in followers.items()}
+
+
+def missing_names(pairs: Iterable[tuple[str, str]], paths: Sequence[str]) -> list[tuple[str, int]]:
+    """Names in the lines of a file that are in no path of their side, and the side. `paths`: `.fc1.Linear.` and a line end each."""
+    return [(name, which) for pair in pairs for which, name in enumerate(pair) if f".{name}." not in paths[which]]
 
 
 # --- slots ------------------------------------------------------------------------------------------------------------
@@ -453,7 +442,7 @@ def _ruled(rule: ApiRule, backward: bool, slot: _Slot) -> _Slot | None:
     """Slot on the other side, as a rule says; None if it leaves the item out. A gradient goes with what it is the gradient of."""
     state, place = slot
     turned = {"input": "output", "output": "input"}.get(state, state) if backward else state
-    slots = rule.slots(turned)
+    slots = rule.slots.get(turned)
     if slots is None:
         return slot
     head, dot, rest = place.partition(".")
@@ -475,4 +464,4 @@ def _partner_of_cell(cells: Mapping[str, str], name: RecordName) -> _Partner:
             if parts[start : start + len(wanted)] == wanted:
                 parts[start : start + len(wanted)] = two.split(".")
                 break
-    return _Partner(".".join(parts[:-1]), parts[-1], own in cells or ".".join(parts) != own)
+    return ".".join(parts[:-1]), parts[-1], own in cells or ".".join(parts) != own

@@ -61,12 +61,12 @@ def read_request(path: Path) -> Request:
     """Request of a compare.json."""
     text = text_in(path, "a compare.json")
     try:
-        found = json.loads(_REMARK.sub(lambda match: match[1] or " " * len(match[0]), text))
+        fields = json.loads(_REMARK.sub(lambda match: match[1] or " " * len(match[0]), text))
     except (ValueError, RecursionError) as error:
         line = f"line {error.lineno}: " if isinstance(error, json.JSONDecodeError) else ""
         why = error.msg if isinstance(error, json.JSONDecodeError) else str(error)
         raise UsageError(f'{path}: {line}not JSON: {why}. Expected {{"npu_path": "…", "bench_path": "…"}}.') from None
-    return request_of(found, str(path), beside=path.parent)
+    return request_of(fields, str(path), beside=path.parent)
 
 
 def text_in(path: Path, kind: str) -> str:
@@ -87,12 +87,11 @@ def request_of(
         raise UsageError(
             f'{source}: expected an object, {{"npu_path": "…", "bench_path": "…"}}, got {_kind(parameters)}.'
         )
-    parameters, given = _renamed(parameters, source)
-    fields = _Fields(parameters, source, beside, {**given, **(names or {})})
+    fields = _Fields(parameters, source, beside, names or {})
     npu, bench = fields.path("npu_path"), fields.path("bench_path")
     ranks, steps = fields.numbers("rank_id"), fields.numbers("step_id")
-    stack = fields.path("stack_path", must_exist=False) if parameters.get("stack_path") is not None else None
-    verbose = parameters.get("is_print_compare_log", True)
+    stack = fields.path("stack_path", must_exist=False) if fields.values.get("stack_path") is not None else None
+    verbose = fields.values.get("is_print_compare_log", True)
     if not isinstance(verbose, bool):
         fields.refuse("is_print_compare_log", f"expected true or false, got {_kind(verbose)}")
     if npu.is_dir() != bench.is_dir():
@@ -103,49 +102,42 @@ def request_of(
         )
     remarks = [
         f"{source}: {name!r} means nothing here; the fields are {', '.join(_KNOWN)}."
-        for name in parameters
+        for name in fields.values
         if name not in _KNOWN
     ]
-    trees = []
-    for path, key in ((npu, "npu_path"), (bench, "bench_path")):
-        try:
-            trees.append(_tree(path, fields, key))
-        except OSError as error:
-            fields.refuse(key, f"{error.filename or path} cannot be read ({error.strerror}). See who may read it")
-    if not trees[0] and not trees[1]:
-        return replace(_kernels(npu, bench, ranks, steps, fields), stack=stack, verbose=verbose, remarks=tuple(remarks))
-    for tree, path, key in ((trees[0], npu, "npu_path"), (trees[1], bench, "bench_path")):
+    sides = {"npu_path": npu, "bench_path": bench}
+    trees = [_tree(path, fields, key) for key, path in sides.items()]
+    kernels = not any(trees)
+    if kernels:
+        trees = [_kernels(path, fields, key) for key, path in sides.items()]
+    for tree, (key, path) in zip(trees, sides.items(), strict=True):
         if not tree:
             fields.refuse(key, f"{path} holds no dump.json, the other side does. Give two dumps of the same kind")
-    places = _paired(trees[0], trees[1], (npu, bench), ranks, steps, remarks, source)
-    return Request(tuple(places), stack=stack, verbose=verbose, remarks=tuple(remarks))
-
-
-def _renamed(parameters: Mapping[str, Any], source: str) -> tuple[dict[str, Any], dict[str, str]]:
-    """The fields by the names that are used here, and what those are called that were given otherwise."""
-    found: dict[str, Any] = {}
-    given: dict[str, str] = {}
-    for name, value in parameters.items():
-        ours = _OTHER_NAMES.get(name, name)
-        if ours in found and found[ours] != value:
-            raise UsageError(
-                f"{source}: {given.get(ours, ours)} and {name} name two paths for one side. Leave one out."
-            )
-        found[ours] = value
-        if ours != name:
-            given[ours] = name
-    return found, given
+    if not kernels:
+        trees[1] = _renumbered(*trees)
+    places = _paired(trees, (npu, bench), ranks, steps, remarks, source)
+    if kernels:
+        places = [replace(place, label=f"_{place.rank}_{place.step}") for place in places]
+    return Request(tuple(places), kernels, stack, verbose, tuple(remarks))
 
 
 # --- fields -----------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
 class _Fields:
-    values: Mapping[str, Any]
-    source: str
-    beside: Path | None
-    names: Mapping[str, str]
+    """The fields by the names that are used here; for errors, by those that they were given under."""
+
+    def __init__(self, given: Mapping[str, Any], source: str, beside: Path | None, names: Mapping[str, str]) -> None:
+        self._source, self._beside, self._names = source, beside, dict(names)
+        self.values: dict[str, Any] = {}
+        for name, value in given.items():
+            ours = _OTHER_NAMES.get(name, name)
+            if ours in self.values and self.values[ours] != value:
+                other = self._names.get(ours, ours)
+                raise UsageError(f"{source}: {other} and {name} name two paths for one side. Leave one out.")
+            self.values[ours] = value
+            if ours != name:
+                self._names[ours] = name
 
     def path(self, key: str, *, must_exist: bool = True) -> Path:
         value = self.values.get(key)
@@ -154,16 +146,14 @@ class _Fields:
         if not isinstance(value, str | Path) or not str(value).strip() or "\0" in str(value):
             self.refuse(key, f"expected a path, got {_kind(value)}")
         asked = Path(value)
+        candidates = [asked] if self._beside is None else [asked, self._beside / asked]
         try:
-            found = next((path for path in self._candidates(asked) if path.exists()), None)
+            there = next((path for path in candidates if path.exists()), None)
         except OSError as error:  # a name that no file system has
             self.refuse(key, f"{str(asked)[:60]} cannot be looked for ({error.strerror}). Correct the path")
-        if must_exist and found is None:
+        if must_exist and there is None:
             self.refuse(key, f"{asked} does not exist (looked for from {Path.cwd()}). Correct the path")
-        return found or asked
-
-    def _candidates(self, path: Path) -> list[Path]:
-        return [path] if path.is_absolute() or self.beside is None else [path, self.beside / path]
+        return there or asked
 
     def numbers(self, key: str) -> tuple[int, ...]:
         value = self.values.get(key)
@@ -171,13 +161,13 @@ class _Fields:
             return ()
         if not isinstance(value, Sequence) or isinstance(value, str):
             self.refuse(key, f"expected a list of numbers, such as [0, 1], got {_kind(value)}")
-        for item in value:
-            if not isinstance(item, int) or isinstance(item, bool) or item < 0:
-                self.refuse(key, f"expected numbers from 0 on, got {item!r}")
+        for number in value:
+            if not isinstance(number, int) or isinstance(number, bool) or number < 0:
+                self.refuse(key, f"expected numbers from 0 on, got {number!r}")
         return tuple(dict.fromkeys(value))
 
     def refuse(self, key: str, why: str) -> NoReturn:
-        raise UsageError(f"{self.source}: {self.names.get(key, key)}: {why}.")
+        raise UsageError(f"{self._source}: {self._names.get(key, key)}: {why}.")
 
 
 def _kind(value: Any) -> str:
@@ -190,48 +180,67 @@ def _kind(value: Any) -> str:
 def _tree(path: Path, fields: _Fields, key: str) -> dict[_Where, Path]:
     """The dumps below a path, by step and rank; none if it holds no dump.json."""
     tree: dict[_Where, Path] = {}
-    for step, rank, folder in places_in(path):
-        if (step, rank) in tree:
-            two = f"{folder.parent} holds {tree[step, rank].name} and {folder.name}"
-            fields.refuse(key, f"{two}, and nothing tells which is meant. Name one of them")
-        tree[step, rank] = folder
-    return dict(sorted(tree.items(), key=lambda item: [-1 if number is None else number for number in item[0]]))
+    try:
+        for step, rank, folder in places_in(path):
+            if (step, rank) in tree:
+                two = f"{folder.parent} holds {tree[step, rank].name} and {folder.name}"
+                fields.refuse(key, f"{two}, and nothing tells which is meant. Name one of them")
+            tree[step, rank] = folder
+    except OSError as error:
+        fields.refuse(key, f"{error.filename or path} cannot be read ({error.strerror}). See who may read it")
+    return dict(sorted(tree.items(), key=lambda place: [-1 if number is None else number for number in place[0]]))
+
+
+def _renumbered(npu: dict[_Where, Path], bench: dict[_Where, Path]) -> dict[_Where, Path]:
+    """The bench's dumps; a single rank stands beside a single rank, whatever its number, and has that of the npu's."""
+    if len(npu) == len(bench) == 1:
+        return dict(zip(npu, bench.values(), strict=True))
+    for step in {step for step, _ in npu}:
+        ours, theirs = ([where for where in side if where[0] == step] for side in (npu, bench))
+        if len(ours) == len(theirs) == 1:
+            bench = {ours[0] if where == theirs[0] else where: path for where, path in bench.items()}
+    return bench
+
+
+def _kernels(path: Path, fields: _Fields, key: str) -> dict[_Where, Path]:
+    """The steps and ranks of MindSpore's kernel dumps in a directory, all in that directory."""
+    from ...mindspore_kernels.layout import recognises
+
+    if not recognises(path):
+        fields.refuse(
+            key,
+            f"{path} holds neither a dump.json nor files of a kernel dump. Give the directory that holds step0 or rank0",
+        )
+    try:
+        return dict.fromkeys(sorted(api.open(path, tolerant=True).places), path)
+    except TraceError as error:
+        fields.refuse(key, str(error).rstrip("."))
 
 
 def _paired(
-    npu: dict[_Where, Path],
-    bench: dict[_Where, Path],
+    trees: Sequence[dict[_Where, Path]],
     roots: tuple[Path, Path],
     ranks: Sequence[int],
     steps: Sequence[int],
     remarks: list[str],
     source: str,
 ) -> list[Place]:
-    """The places that both sides have, and that were asked for; a single rank stands beside a single rank, whatever its number."""
-    if {step for step, _ in npu} != {step for step, _ in bench} and len(npu) == len(bench) == 1:
-        (bench_path,) = bench.values()
-        bench = dict.fromkeys(npu, bench_path)
-    for step in sorted(
-        {step for step, _ in npu} & {step for step, _ in bench}, key=lambda step: -1 if step is None else step
-    ):
-        ours, theirs = ([where for where in side if where[0] == step] for side in (npu, bench))
-        if len(ours) == len(theirs) == 1 and ours != theirs:
-            bench = {ours[0] if where == theirs[0] else where: path for where, path in bench.items()}
+    """The places that both sides have, and that were asked for."""
+    npu, bench = trees
     chosen = [where for where in npu if where in bench and _asked_for(where, (npu[where], bench[where]), steps, ranks)]
-    alone = [f"{roots[0]} alone has {_told(where)}" for where in npu if where not in bench]
-    alone += [f"{roots[1]} alone has {_told(where)}" for where in bench if where not in npu]
     if not chosen:
         which = " among those that were asked for" if ranks or steps else ""
         advice = (
-            "Ask for others, or for none, and all are compared"
+            "Ask for others, or for none, and all are"
             if which
-            else "Give two dumps of the same ranks and steps"
+            else "Give two dumps of the same ranks and steps, which are"
         )
         raise UsageError(
             f"{source}: {roots[0]} ({_listed(npu)}) and {roots[1]} ({_listed(bench)}) have no rank and step in common{which}. "
-            f"{advice}."
+            f"{advice} compared."
         )
-    remarks.extend(f"{text}; it is not compared." for text in alone)
+    for root, one, two in ((roots[0], npu, bench), (roots[1], bench, npu)):
+        remarks += [f"{root} alone has {_told(where)}; it is not compared." for where in one if where not in two]
     return [Place(npu[where], bench[where], _label(where), *where) for where in chosen]
 
 
@@ -264,43 +273,3 @@ def _told(where: _Where) -> str:
 def _listed(tree: Mapping[_Where, Path]) -> str:
     shown = ", ".join(_told(where) for where in list(tree)[:4])
     return shown + (f" and {len(tree) - 4} more" if len(tree) > 4 else "")
-
-
-# --- kernels ----------------------------------------------------------------------------------------------------------
-
-
-def _kernels(npu: Path, bench: Path, ranks: Sequence[int], steps: Sequence[int], fields: _Fields) -> Request:
-    """Two directories of MindSpore's kernel dumps; each rank and step gets a file of its own."""
-    from ...mindspore_kernels.layout import recognises
-
-    for key, path in (("npu_path", npu), ("bench_path", bench)):
-        if not recognises(path):
-            fields.refuse(
-                key,
-                f"{path} holds neither a dump.json nor files of a kernel dump. Give the directory that holds step0 or rank0",
-            )
-    places = []
-    for path in (npu, bench):
-        try:
-            places.append(set(api.open(path, tolerant=True).places))
-        except TraceError as error:
-            raise UsageError(f"{fields.source}: {error}") from None
-    for key, asked, which in (("step_id", steps, 0), ("rank_id", ranks, 1)):
-        for number in asked:
-            lacking = [
-                str(path)
-                for path, there in zip((npu, bench), places, strict=True)
-                if number not in {place[which] for place in there}
-            ]
-            if lacking:
-                fields.refuse(key, f"{number} is not in {' nor in '.join(lacking)}. Leave it out, or give another")
-    common = sorted(
-        place
-        for place in places[0] & places[1]
-        if (not steps or place[0] in steps) and (not ranks or place[1] in ranks)
-    )
-    if not common:
-        raise UsageError(
-            f"{fields.source}: {npu} and {bench} have no step and rank in common. Give two dumps of the same steps and ranks."
-        )
-    return Request(tuple(Place(npu, bench, f"_{rank}_{step}", step, rank) for step, rank in common), kernels=True)

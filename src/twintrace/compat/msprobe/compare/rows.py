@@ -92,15 +92,15 @@ def _layout(generation: Generation, mode: Mode, stack: bool) -> tuple[_Columns, 
         )
         verdict: _Columns = (_REACHED,), lambda row: (row.verdict,)
         return (sides, summary, verdict, message, numbers, *([] if mode.reads else [tables]))
-    found = [sides, (("NPU Requires_grad", "Bench Requires_grad"), lambda row: (row.npu.grad, row.bench.grad))]
+    table = [sides, (("NPU Requires_grad", "Bench Requires_grad"), lambda row: (row.npu.grad, row.bench.grad))]
     hashes: _Columns = ("NPU MD5", "BENCH MD5"), lambda row: (row.npu.md5, row.bench.md5)
-    found += [hashes] if mode is Mode.MD5 else [numbers, summary]
+    table += [hashes] if mode is Mode.MD5 else [numbers, summary]
     result = _REACHED if older and of_values else "Result"
-    found.append((("Requires_grad Consistent", result), lambda row: (row.consistent, row.verdict)))
-    found += [] if older and mode is Mode.MD5 else [message]
-    found += [(("NPU_Stack_Info",), lambda row: (row.stack,))] if stack else []
+    table.append((("Requires_grad Consistent", result), lambda row: (row.consistent, row.verdict)))
+    table += [] if older and mode is Mode.MD5 else [message]
+    table += [(("NPU_Stack_Info",), lambda row: (row.stack,))] if stack else []
     files: _Columns = ("Data_name",), lambda row: (str([_file(row.pair.npu), _file(row.pair.bench)]),)
-    return (*found, *([files] if of_values else []))
+    return (*table, *([files] if of_values else []))
 
 
 def columns(generation: Generation, mode: Mode, *, stack: bool = False) -> tuple[str, ...]:
@@ -204,14 +204,9 @@ def make_row(pair: ItemPair, mode: Mode, generation: Generation, measured: Measu
     matched = npu is not None and bench is not None
     output = (npu or bench).state == "output"  # type: ignore[union-attr]  # a pair has at least one side
     consistent = "True" if left.grad == right.grad else "False"
-    if (
-        NOTHING in (left.grad, right.grad)
-        and npu is not None
-        and bench is not None
-        and npu.is_tensor
-        and bench.is_tensor
-    ):
-        consistent = NOTHING if left.grad != right.grad else "True"
+    tensors = all(item is not None and item.is_tensor for item in (npu, bench))
+    if tensors and left.grad != right.grad and NOTHING in (left.grad, right.grad):
+        consistent = NOTHING
     differs = "" if npu is None or bench is None or unread else _differs(npu, bench, left, right, pair, mode)
     return Row(pair, left, right, numbers, consistent, matched, output, unread, remark, differs)
 
@@ -229,12 +224,8 @@ def _side(item: Item | None) -> Side:
         return _ABSENT
     grad = _GRADS[item.requires_grad]
     if item.shape is not None:
-        numbers: _Four = (item.max, item.min, item.mean, item.norm)
-        for each in numbers:
-            if type(each) is not float or each != each:
-                numbers = (_number(item.max), _number(item.min), _number(item.mean), _number(item.norm))
-                break
-        return Side(item.name, item.dtype, _shape(item.shape), grad, numbers, item.md5 or _NO_HASH)
+        numbers = _number(item.max), _number(item.min), _number(item.mean), _number(item.norm)
+        return Side(item.name, item.dtype, str([*item.shape]), grad, numbers, item.md5 or _NO_HASH)
     if item.type in ("NoneType", ""):
         return Side(item.name, NOTHING, NOTHING, grad, (_NONE,) * 4, NOTHING)
     # What is no tensor, as the tool writes it: type and shape, a value in place of the four statistics, a hash.
@@ -247,11 +238,6 @@ def _side(item: Item | None) -> Side:
     shown = _NONE if sized else text if named else _number(item.value)
     md5 = item.md5 or (text if named and not sized else f"{zlib.crc32(text.encode(errors='replace')):08x}")
     return Side(item.name, kind, shape, grad, (shown,) * 4, md5)
-
-
-@lru_cache(maxsize=1 << 12)
-def _shape(shape: tuple[int, ...]) -> str:
-    return str([*shape])
 
 
 def _number(value: object) -> Cell:
@@ -270,16 +256,16 @@ def _number(value: object) -> Cell:
 def _differs(npu: Item, bench: Item, left: Side, right: Side, pair: ItemPair, mode: Mode) -> str:
     """Sentences on what numbers do not show."""
     if npu.shape is not None and bench.shape is not None:
-        found = []
+        told = []
         if mode not in _OF_STATISTICS:
             return ""
         if left.shape != right.shape and pair.layout == AS_IT_IS:
-            found.append(f"The shapes differ: {left.shape} | {right.shape}.")
+            told.append(f"The shapes differ: {left.shape} | {right.shape}.")
         if left.dtype != right.dtype and _family(left.dtype) != _family(right.dtype):
-            found.append(f"The element types differ in kind: {left.dtype} | {right.dtype}.")
+            told.append(f"The element types differ in kind: {left.dtype} | {right.dtype}.")
         if (_NAN in left.numbers) != (_NAN in right.numbers):
-            found.append(f"Only the {'NPU' if _NAN in left.numbers else 'bench'} has NaN.")
-        return " ".join(found)
+            told.append(f"Only the {'NPU' if _NAN in left.numbers else 'bench'} has NaN.")
+        return " ".join(told)
     if npu.shape is None and bench.shape is None and _same(npu, bench):
         return ""
     what = "result" if npu.state == "output" else "argument"
@@ -325,15 +311,14 @@ def _newer(npu: Cell, bench: Cell) -> tuple[Cell, Cell]:
     """Difference and relative error: equal is 0, whatever it is; a text beside something else is `Diff`."""
     if npu == bench:
         return 0, "0"
-    if type(npu) is type(bench) is float or (isinstance(npu, NUMBERS) and isinstance(bench, NUMBERS)):
-        difference = npu - bench if type(npu) is type(bench) is float else _minus(npu, bench)
+    if isinstance(npu, NUMBERS) and isinstance(bench, NUMBERS):
+        difference = _minus(npu, bench)
         if difference - difference != 0:  # one of them is infinite
             return difference, difference
         return difference, f"{abs(difference / bench * 100)!r}%" if bench else math.inf
     if NOTHING in (npu, bench) or (_is_device(npu) and _is_device(bench)):
         return NOTHING, NOTHING
-    numeric = all(isinstance(each, NUMBERS) or each == _NAN for each in (npu, bench))
-    return (_NAN, _NAN) if numeric else (_DIFFERENT, _DIFFERENT)
+    return _without_number(npu, bench, _DIFFERENT)
 
 
 def _older(npu: Cell, bench: Cell) -> tuple[Cell, Cell]:
@@ -343,8 +328,13 @@ def _older(npu: Cell, bench: Cell) -> tuple[Cell, Cell]:
         if difference != difference:
             return _NAN, _NAN
         return difference, f"{abs(difference / bench * 100)!r}%" if bench else NOTHING
-    numeric = all(isinstance(each, NUMBERS) or each == _NAN for each in (npu, bench))
-    return (_NAN, _NAN) if numeric else (NOTHING, NOTHING)
+    return _without_number(npu, bench, NOTHING)
+
+
+def _without_number(npu: Cell, bench: Cell, otherwise: str) -> tuple[Cell, Cell]:
+    """The cells of a difference that is no number: NaN beside a number, or what is no number at all."""
+    numeric = all(isinstance(side, NUMBERS) or side == _NAN for side in (npu, bench))
+    return (_NAN, _NAN) if numeric else (otherwise, otherwise)
 
 
 def _minus(npu: float, bench: float) -> float:

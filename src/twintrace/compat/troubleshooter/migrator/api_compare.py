@@ -22,9 +22,10 @@ from ....model.errors import ReportError, TraceError, TraceNotFoundError, UsageE
 from ....model.pairs import Part
 from ....model.records import Call
 from ....model.results import Comparison, TensorResult
-from ....model.values import TensorRef, leaves, tensor_slots
 from ....store.trace import Trace
-from ..names import SHOWN, operation_name, row_name
+from ...arguments import flags, made_folder, one_of
+from ...lines import line_name
+from ..names import SHOWN, operation_name
 from ..tables import (
     STATISTICS_FIELD,
     VALUE_FIELDS,
@@ -87,8 +88,13 @@ def api_dump_compare(
     ignore_unmatched         only what has a partner                          ignore_backward   no table of gradients
     convinced_match_method   recursion | global | simple: accepted, and without effect, since matching is this project's own
     """
-    _check(rtol, atol, convinced_match_method, equal_nan, ignore_unmatched, ignore_backward)
-    folder = _folder(output_path)
+    for name, number in (("rtol", rtol), ("atol", atol)):
+        plain = isinstance(number, int | float) and not isinstance(number, bool)
+        if not plain or not math.isfinite(number) or number < 0:
+            raise UsageError(f"{name}: expected a number, 0 or more, got {number!r}.")
+    one_of("convinced_match_method", convinced_match_method, _METHODS)
+    flags(equal_nan=equal_nan, ignore_unmatched=ignore_unmatched, ignore_backward=ignore_backward)
+    folder = None if output_path is None else made_folder("output_path", output_path, mode=0o700, trouble=ReportError)
     origin, target = _opened(origin_path, "origin_path"), _opened(target_path, "target_path")
     places = sorted(set(origin.places) & set(target.places))
     if not places:
@@ -116,10 +122,12 @@ def api_dump_compare(
 
 
 class _Sheet:
-    """Two dumps and what was found, as tables."""
+    """A comparison of two dumps, as tables."""
 
-    def __init__(self, found: Comparison, traces: tuple[Trace, Trace], equal_nan: bool, ignore_unmatched: bool) -> None:
-        self._found, self._traces = found, traces
+    def __init__(
+        self, comparison: Comparison, traces: tuple[Trace, Trace], equal_nan: bool, ignore_unmatched: bool
+    ) -> None:
+        self._comparison, self._traces = comparison, traces
         self._equal_nan, self._ignore_unmatched = equal_nan, ignore_unmatched
         self._names = tuple(
             f"{side} NET ({SHOWN.get(trace.framework, trace.framework)})"
@@ -143,37 +151,37 @@ class _Sheet:
         heads += VALUE_FIELDS if self._values else (STATISTICS_FIELD,)
         if not self._values:
             attention("npy files not found, use csv files to compare.")
-        found = [(entry, self._paired(entry, False)) for entry in entries]
-        reversed_ = [(entry, self._paired(entry, True)) for entry in reversed(entries)] if backward else []
-        tensors = [] if self._ignore_unmatched else list(self._unmatched([*found, *reversed_]))
+        forward_lines = [(entry, self._paired(entry, False)) for entry in entries]
+        backward_lines = [(entry, self._paired(entry, True)) for entry in reversed(entries)] if backward else []
+        tensors = [] if self._ignore_unmatched else list(self._unmatched([*forward_lines, *backward_lines]))
         if tensors:
             title = "The tensors without a partner, of APIs that have one"
             yield "unmatched_tensors", title, ["tensor", "net", "reason"], tensors
-        forward = [row for _, lines in found for row in self._rows(lines, place)]
+        forward = [row for _, lines in forward_lines for row in self._rows(lines, place)]
         yield "forward_compare", "The forward comparison results", heads, forward
-        gradients = [row for _, lines in reversed_ for row in self._rows(lines, place)]
+        gradients = [row for _, lines in backward_lines for row in self._rows(lines, place)]
         if gradients:
             yield "backward_compare", "The backward comparison results", heads, gradients
 
     def _entries(self, place: _Place) -> list[_Entry]:
         """Everything of one step and rank, in the order of the origin; what only the target has stands after what it follows."""
-        found: list[tuple[tuple[int, ...], _Entry]] = []
+        entries: list[tuple[tuple[int, ...], _Entry]] = []
         after: dict[int, int] = {}  # order in the target -> in the origin
-        for result in self._found.results:
+        for result in self._comparison.results:
             if (result.step, result.rank) == place and result.match.left:
                 origin, target = result.match.right, result.match.left
                 where = min(call.order for call in origin)
                 after.update((call.order, where) for call in target)
-                found.append(((where, 0, 0), _Entry(origin, target, result.tensors)))
-        for step, rank, item in self._found.only_right:
+                entries.append(((where, 0, 0), _Entry(origin, target, result.tensors)))
+        for step, rank, item in self._comparison.only_right:
             if (step, rank) == place:
-                found.append(((item.call.order, 0, 0), _Entry((item.call,), (), (), item.because)))
-        for step, rank, item in self._found.only_left:
+                entries.append(((item.call.order, 0, 0), _Entry((item.call,), (), (), item.because)))
+        for step, rank, item in self._comparison.only_left:
             if (step, rank) == place:
                 before = max((order for order in after if order < item.call.order), default=None)
                 where = -1 if before is None else after[before]
-                found.append(((where, 1, item.call.order), _Entry((), (item.call,), (), item.because)))
-        return [entry for _, entry in sorted(found, key=lambda pair: pair[0])]
+                entries.append(((where, 1, item.call.order), _Entry((), (item.call,), (), item.because)))
+        return [entry for _, entry in sorted(entries, key=lambda pair: pair[0])]
 
     def _rows(self, lines: _Lines, place: _Place) -> Iterator[tuple[Any, ...]]:
         """Pairs of tensors in the order of the origin's rows, then what has no partner."""
@@ -202,9 +210,9 @@ class _Sheet:
         left_over = [(which, line) for which in (0, 1) for line in sides[which] if line.name not in taken[which]]
         return [row for _, row in sorted(rows, key=lambda pair: pair[0])], left_over
 
-    def _unmatched(self, found: Sequence[tuple[_Entry, _Lines]]) -> Iterator[tuple[str, str, str]]:
+    def _unmatched(self, together: Sequence[tuple[_Entry, _Lines]]) -> Iterator[tuple[str, str, str]]:
         """The tensors without a partner of APIs that have one, and why."""
-        for entry, (_, left_over) in found:
+        for entry, (_, left_over) in together:
             if entry.origin and entry.target:
                 for which, line in left_over:
                     yield f"{line.name}.npy", self._names[which], _reason(entry, which, line)
@@ -242,17 +250,10 @@ def _label(call: Call) -> str:
 def _lines(calls: Sequence[Call], backward: bool) -> Iterator[_Row]:
     """The lines of a dump that these calls are made of, in one direction."""
     for call in reversed(calls) if backward else calls:
-        label = _label(call)
-        if backward:
-            for gradient in call.gradients:
-                name = row_name(label, "input", gradient.slot, backward=True)
-                yield _Row(name, gradient.tensor, Part.OUTPUT_GRADIENT)
-            continue
-        for slot, tensor in tensor_slots(call.args, call.kwargs):
-            yield _Row(row_name(label, "input", slot), tensor, Part.INPUT)
-        for slot, leaf in leaves(call.output):
-            if isinstance(leaf, TensorRef):
-                yield _Row(row_name(label, "output", slot), leaf.id, Part.OUTPUT)
+        for part, slot, _, tensor in call.tensors():
+            if part.backward is backward:
+                end = "output" if part is Part.OUTPUT else "input"  # the gradient of a result goes into a backward pass
+                yield _Row(line_name(_label(call), end, slot, backward=backward), tensor, part)
 
 
 def _line(lines: Sequence[_Row], part: Part, tensor: int, slot: str) -> _Row | None:
@@ -263,18 +264,6 @@ def _line(lines: Sequence[_Row], part: Part, tensor: int, slot: str) -> _Row | N
 
 
 # --- arguments, files -------------------------------------------------------------------------------------------------
-
-
-def _check(rtol: Any, atol: Any, method: Any, *flags: Any) -> None:
-    for name, number in (("rtol", rtol), ("atol", atol)):
-        plain = isinstance(number, int | float) and not isinstance(number, bool)
-        if not plain or not math.isfinite(number) or number < 0:
-            raise UsageError(f"{name}: expected a number, 0 or more, got {number!r}.")
-    if method not in _METHODS:
-        raise UsageError(f"convinced_match_method: expected one of {', '.join(_METHODS)}, got {method!r}.")
-    for name, flag in zip(("equal_nan", "ignore_unmatched", "ignore_backward"), flags, strict=True):
-        if not isinstance(flag, bool):
-            raise UsageError(f"{name}: expected True or False, got {flag!r}.")
 
 
 def _opened(path: Any, name: str) -> Trace:
@@ -302,21 +291,6 @@ def _ranks(trace: Trace) -> str:
     return f"rank {', '.join(map(str, trace.ranks))}"
 
 
-def _folder(path: StrPath | None) -> Path | None:
-    if path is None:
-        return None
-    try:
-        folder = Path(path)
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    except TypeError as error:
-        raise UsageError(f"output_path: expected the name of a folder, got {path!r} ({error}).") from None
-    except OSError as error:
-        raise ReportError(
-            f"{path}: no folder can be made there ({error.strerror}). Choose another output_path."
-        ) from error
-    return folder
-
-
 def _suffix(place: _Place, places: Sequence[_Place]) -> tuple[str, str]:
     """Label that tells one of several steps and ranks from the others: in a file's name, and in a title."""
     step, rank = place
@@ -336,11 +310,11 @@ def _compare_weights(origin: Path, target: Path, rtol: float, atol: float, equal
         compare_ms_ckpt(files[0], files[1], rtol=rtol, atol=atol, equal_nan=equal_nan)
 
 
-def _told(found: Comparison) -> Iterator[str]:
+def _told(comparison: Comparison) -> Iterator[str]:
     """Remarks that the tables do not have: where the two part first, and what could not be read."""
-    first = found.divergence
+    first = comparison.divergence
     if first is not None and first.result.match.left:
         origin, target = (" + ".join(map(_label, side)) for side in (first.result.match.right, first.result.match.left))
         direction = "backward" if first.backward else "forward"
         yield f"The first difference ({direction}): {origin} beside {target}: {in_their_words(first.because)}."
-    yield from map(in_their_words, found.remarks)
+    yield from map(in_their_words, comparison.remarks)

@@ -21,8 +21,9 @@ from pathlib import Path
 from typing import Any
 
 from .... import api
-from ....model.errors import SessionError, TraceExistsError, TraceWriteError, UsageError
+from ....model.errors import SessionError, UsageError
 from ....model.sites import Kind, Phase, Site
+from ...arguments import flags, made_folder, one_of
 from ..layers import called_by_a_layer, layers, paths_within
 from ..names import STEMS, Labels, operation_name
 from ..tables import attention
@@ -41,8 +42,7 @@ class _Scope:
     """`mode` and `scope` at work."""
 
     def __init__(self, mode: Any, scope: Any) -> None:
-        if mode not in _MODES:
-            raise UsageError(f"mode: expected one of {', '.join(_MODES)}, got {mode!r}.")
+        one_of("mode", mode, _MODES)
         if mode == "all":
             if scope:
                 raise UsageError(
@@ -112,10 +112,6 @@ class _Dump:
         """Regions that have been stopped, and through whose graphs gradients may still come."""
         self._last: tuple[int, int] = 0, 0  # rows and gradients of the present number, in regions that are done
         self._said_compiled = False
-
-    @property
-    def is_running(self) -> bool:
-        return self._region is not None
 
     @property
     def settings(self) -> tuple[_Scope, Content] | None:
@@ -260,11 +256,10 @@ def api_dump_init(
     compare_statedict   write the network's weights beside the dump (`pt_net.pth`), for api_dump_compare to compare
     """
     global _DUMP
-    for name, flag in (("retain_backward", retain_backward), ("compare_statedict", compare_statedict)):
-        if not isinstance(flag, bool):
-            raise UsageError(f"{name}: expected True or False, got {flag!r}.")
+    flags(retain_backward=retain_backward, compare_statedict=compare_statedict)
     _framework(net)  # before anything is on disk
-    dump = _Dump(net, _folder(output_path), retain_backward)
+    folder = made_folder("output_path", "ts_api_dump" if output_path is None else output_path, mode=0o700)
+    dump = _Dump(net, folder, retain_backward)
     if compare_statedict:
         _write_weights(net, dump)
     settings = _DUMP.settings if _DUMP is not None else None
@@ -302,15 +297,8 @@ def api_dump_start(
             "api_dump_start before api_dump_init: it is not known which network. Call api_dump_init first."
         )
     chosen = _Scope(mode, scope)
-    if dump_type not in _TYPES:
-        raise UsageError(f"dump_type: expected one of {', '.join(_TYPES)}, got {dump_type!r}.")
-    for name, flag in (
-        ("filter_data", filter_data),
-        ("filter_stack", filter_stack),
-        ("overflow_check", overflow_check),
-    ):
-        if not isinstance(flag, bool):
-            raise UsageError(f"{name}: expected True or False, got {flag!r}.")
+    one_of("dump_type", dump_type, _TYPES)
+    flags(filter_data=filter_data, filter_stack=filter_stack, overflow_check=overflow_check)
     content = Content(
         npy=dump_type in ("all", "npy"),
         statistics=dump_type in ("all", "statistics"),
@@ -364,22 +352,6 @@ def _framework(net: Any) -> str:
             f"net: expected a torch.nn.Module, a mindspore.nn.Cell or a module of MSAdapter, got {type(net).__name__}."
         )
     return framework
-
-
-def _folder(path: Any) -> Path:
-    try:
-        folder = Path(os.path.abspath(os.fsdecode("ts_api_dump" if path is None else path)))  # noqa: PTH100 - without links
-    except (TypeError, ValueError) as error:
-        raise UsageError(f"output_path: expected the name of a folder, got {path!r} ({error}).") from None
-    try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    except (FileExistsError, NotADirectoryError) as error:
-        raise TraceExistsError(
-            f"{folder}: expected a folder, found a file in the way. Choose another output_path."
-        ) from error
-    except OSError as error:
-        raise TraceWriteError(f"{folder} cannot be written ({error.strerror}). Choose another output_path.") from error
-    return folder
 
 
 def _write_weights(net: Any, dump: _Dump) -> None:

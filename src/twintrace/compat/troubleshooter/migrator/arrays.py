@@ -196,10 +196,10 @@ def _pairs_by_key(orig_dir: StrPath, target_dir: StrPath) -> list[NamePair]:
     that the dict was saved under (`pt.a`, `ms.a`)."""
     listed = api.pair_arrays(*_folders(orig_dir, target_dir))
     sides = [[name for pair in listed if (name := pair[side]) is not None] for side in (0, 1)]
-    found: list[NamePair] = []
+    pairs: list[NamePair] = []
     for shorten in (False, True):
         keys: list[dict[str, list[str]]] = [{}, {}]
-        taken = [{pair[side] for pair in found} for side in (0, 1)]
+        taken = [{pair[side] for pair in pairs} for side in (0, 1)]
         for side, names in enumerate(sides):
             for name in sorted((name for name in names if name not in taken[side]), key=lambda name: _key_of(name)[1]):
                 key = _key_of(name)[0]
@@ -207,14 +207,14 @@ def _pairs_by_key(orig_dir: StrPath, target_dir: StrPath) -> list[NamePair]:
         for key, ours in keys[0].items():
             theirs = keys[1].get(key, [])
             if not shorten or len(ours) == len(theirs):
-                found += zip(ours, theirs, strict=False)
-    taken = [{pair[side] for pair in found} for side in (0, 1)]
+                pairs += zip(ours, theirs, strict=False)
+    taken = [{pair[side] for pair in pairs} for side in (0, 1)]
     alone: list[NamePair] = [(name, None) for name in sides[0] if name not in taken[0]]
     alone += [(None, name) for name in sides[1] if name not in taken[1]]
     if alone:
         caution("Some keys are in one of the two directories only.")
     order = {name: number for number, name in enumerate(sides[0])}
-    return sorted(found + alone, key=lambda pair: order.get(pair[0] or "", len(order)))
+    return sorted(pairs + alone, key=lambda pair: order.get(pair[0] or "", len(order)))
 
 
 def _key_of(name: str) -> tuple[str, int]:

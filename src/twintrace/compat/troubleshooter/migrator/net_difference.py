@@ -84,8 +84,8 @@ class NetDifferenceFinder:
                 raise UsageError(
                     f"case {number}: pt_net puts out {len(left)} arrays, ms_net {len(right)}. They cannot be compared."
                 )
-            for (one, expected), (two, found) in zip(left.items(), right.items(), strict=True):
-                score = cal_algorithm(found, expected, rtol, atol, equal_nan)
+            for (one, expected), (two, got) in zip(left.items(), right.items(), strict=True):
+                score = cal_algorithm(got, expected, rtol, atol, equal_nan)
                 rows.append((f"step_{number}_{one}", f"step_{number}_{two}", *score.cells))
         text = boxed("The comparison results of Net", _HEADS, rows)
         say(text)
@@ -151,8 +151,8 @@ def _narrow(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 def _named(outputs: Mapping[str, np.ndarray[Any, Any]]) -> dict[str, np.ndarray[Any, Any]]:
     """`out` for the only one, `out_0` and so on for several, and a dict's by their keys."""
-    found = {}
+    named = {}
     for slot, array in outputs.items():
         rest = slot.partition(".")[2]
-        found["out" if not rest else f"out_{rest}" if rest.replace(".", "").isdigit() else rest] = array
-    return found
+        named["out" if not rest else f"out_{rest}" if rest.replace(".", "").isdigit() else rest] = array
+    return named

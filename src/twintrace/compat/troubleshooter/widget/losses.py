@@ -75,8 +75,8 @@ def _log(name: str, given: Mapping[str, Any]) -> _Log:
 def _losses(path: Path, tag: str) -> Iterator[float]:
     with path.open(encoding="utf-8", errors="replace") as file:
         for line in file:
-            _, found, rest = line.partition(tag)
-            number = _NUMBER.search((rest.split() or [""])[0]) if found else None
+            _, tagged, rest = line.partition(tag)
+            number = _NUMBER.search((rest.split() or [""])[0]) if tagged else None
             if number:
                 yield float(number[0])
 
