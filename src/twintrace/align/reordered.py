@@ -11,9 +11,10 @@ only one side has tells nothing: modules that are called differently compute the
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence, Set
+from collections.abc import Callable, Hashable, Sequence, Set
 from functools import cached_property
 
+from ..model.records import Call
 from ..model.sites import Kind, Phase
 from ..model.values import TensorRef, leaves
 from ..operations.families import SHAPING
@@ -29,8 +30,16 @@ one. After that, names decide."""
 _UNKNOWN = -1
 
 
-def in_order_of_flow(left: CallTree, right: CallTree, pairs: Sequence[Named]) -> list[Named]:
-    """The pairs, and others instead of those that the flow of data contradicts; none where only the name speaks for a pair."""
+def in_order_of_flow(
+    left: CallTree,
+    right: CallTree,
+    pairs: Sequence[Named],
+    elsewhere: Callable[[int, int], bool] = lambda one, two: False,
+) -> list[Named]:
+    """The pairs, and others instead of those that the flow of data contradicts; none where only the name speaks for a pair.
+
+    `elsewhere`: do two calls put out other values than each other, which the other side has in another place?
+    """
     origins = _origins(left, right)
     pairs = [pair for pair in pairs if not _has_no_rank_in_common(left, right, pair)]
     partner = {one: two for one, two, _ in pairs}
@@ -49,7 +58,11 @@ def in_order_of_flow(left: CallTree, right: CallTree, pairs: Sequence[Named]) ->
             for pair in pairs
             if not _consistent(origins, partner, pair.left, pair.right)
             and _gives_other_values(left, right, pair)
-            and _is_known_by_name_alone(origins, partner, pair)
+            and (
+                _is_known_by_name_alone(origins, partner, pair)
+                or any(_is_given_elsewhere(origins, which, pair) for which in (0, 1))
+                or (_is_kernel_of_backward(left.calls[pair.left]) and elsewhere(pair.left, pair.right))
+            )
         }
         if not unfounded:
             return list(pairs)
@@ -98,6 +111,16 @@ class _Origins:
                 if item.tensor not in found and self._maker(item.tensor) == _UNKNOWN:
                     found[item.tensor] = f"{call.site.path}:{item.slot} {self.tree.tensor(item.tensor).spec}"
         return found
+
+    @cached_property
+    def given(self) -> frozenset[Hashable]:
+        """Bits that the calls of each name put out."""
+        tree = self.tree
+        return frozenset(
+            (call.site.name, bits)
+            for index, call in enumerate(tree.calls)
+            if (bits := values_of(tree, index, "out")) is not None
+        )
 
     @cached_property
     def bits(self) -> frozenset[str | None]:
@@ -317,11 +340,21 @@ def _is_known_by_name_alone(origins: tuple[_Origins, _Origins], partner: dict[in
         return True
     trees = origins[0].tree, origins[1].tree
     as_large = _shapes(trees[0], pair.left) == _shapes(trees[1], pair.right)
-    kernel = call.site.phase is Phase.BACKWARD and call.site.kind is Kind.OP
+    kernel = _is_kernel_of_backward(call)
     if not kernel and (as_large or call.site.phase is not Phase.FORWARD or call.site.kind is Kind.MODULE):
         return False
     into = trees[0].inputs(pair.left), trees[1].inputs(pair.right)
     return not any(_same_origin(origins, partner, *both, as_large or not kernel) for both in zip(*into, strict=False))
+
+
+def _is_kernel_of_backward(call: Call) -> bool:
+    return call.site.phase is Phase.BACKWARD and call.site.kind is Kind.OP
+
+
+def _is_given_elsewhere(origins: tuple[_Origins, _Origins], which: int, pair: Named) -> bool:
+    """Does another call of its name on the other side put out the very bits that this one puts out?"""
+    tree, index = origins[which].tree, (pair.left, pair.right)[which]
+    return (tree.calls[index].site.name, values_of(tree, index, "out")) in origins[1 - which].given
 
 
 def _shapes(tree: CallTree, index: int) -> list[tuple[int, ...]]:
