@@ -451,16 +451,19 @@ def _unseen(tree: CallTree, flow: Flow) -> list[tuple[int, int]]:
 
 
 def _written(tree: CallTree, flow: Flow) -> list[tuple[int, int]]:
-    """Values that a call left, by writing to a view, in what the view is of; each with the number that the view came out with."""
+    """Values that a call left, by writing to a view, in what the view is of; each with the number that the view came out with. And
+    results of several parts (jagged tensors), which have a number for each time they are seen.
+    """
     found = []
     for number in flow.users:
         producer = tree.tensor(number).producer
         maker = None if producer is None or number in flow.makers else tree.position.get(producer)
-        if maker is None or not tree.calls[maker].mutates:
+        given = {slot.tensor for slot in tree.outputs(maker)} if maker is not None else set()
+        if maker is None or len(given) != 1 or number in given:
             continue
-        given = {slot.tensor for slot in tree.outputs(maker)}
-        if len(given) == 1 and number not in given:
-            found.append((number, given.pop()))
+        result, parts = given.pop(), tree.tensor(number).parts
+        if tree.calls[maker].mutates or (parts and parts == tree.tensor(result).parts):
+            found.append((number, result))
     return found
 
 
