@@ -226,9 +226,10 @@ def test_what_follows_from_an_answer_comes_of_the_data_as_well():
     rows = made.call("torch.nonzero", [mine], np.argwhere(chosen.array == 2))
     places = made.call("torch.arange", [4], np.arange(4))
     later = made.call("torch.add", [places, 1], np.arange(4) + 1)
-    tree = CallTree(made.side())
-    pairing = Pairing(tree, tree)
+    made.call("torch.max", [x, 1], (x.array.max(1), chosen.array))
+    pairing = Pairing(*[CallTree(made.side())] * 2)
 
+    assert [pairing.is_of_flow(0, index) for index in range(6)] == [False] * 5 + [True]  # one of its results is
     assert [pairing.decides(0, value.number) for value in (chosen, mine, rows, places, later)] == [True] * 3 + [
         False
     ] * 2
