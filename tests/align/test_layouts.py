@@ -53,6 +53,16 @@ def test_axes_of_one_element():
     assert np.array_equal(lay(left, back, right.shape), right)
 
 
+@pytest.mark.parametrize(("one", "two", "layout"), [
+    ((0, 3), (0, 5), Layout(None, True)), ((2, 0), (0, 4), Layout(None, True)), ((0, 3), (0, 3), Layout()),
+    ((0, 3), (4,), None), ((4,), (0, 3), None), ((6, 2), (3, 2), None),
+])  # fmt: skip
+def test_nothing_lies_on_nothing_and_on_nothing_else(one, two, layout):
+    """No boxes, beside no boxes that are described by more numbers."""
+    specs = [Tensor(number, Spec("f32", shape)) for number, shape in enumerate((one, two))]
+    assert layout_between(*specs) == layout
+
+
 def test_folded_axes_are_a_reshape():
     left = noise(8, 5, 10)
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from nets import WIDTH, relu, softmax, weight
-from sides import Maker, noise
+from sides import Maker, names, noise
 
 from twintrace.align import align
 from twintrace.model.pairs import Alone, Bearing
@@ -151,3 +151,19 @@ def test_the_other_side_without_calls_is_told(known):
 
     assert [item.because for item in found.only_left] == ["the other side has no calls at all"]
     assert not found.only_left[0].skipped
+
+
+def test_a_module_around_what_the_other_side_does_without_one_wraps_it():
+    def side(wrapped):
+        made = Maker("mindspore" if wrapped else "torch")
+        x, w = made.given(noise(4, WIDTH)), weight(0)
+        if wrapped:
+            made.layer("fc", "Dense", x, x.array @ w.T, "mindspore.ops.dense", weight=w)
+        else:
+            made.call("torch.nn.functional.linear", [x, made.parameter(w)], x.array @ w.T)
+        return made.side()
+
+    found = align(side(False), side(True))
+
+    assert names(found) == {"torch.nn.functional.linear#0": "mindspore.ops.dense#0"}
+    assert [item.because for item in found.only_right] == ["it only wraps calls that are compared themselves"]

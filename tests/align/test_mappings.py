@@ -5,7 +5,7 @@ from nets import attention, mlp, ported_mlp
 from sides import alone, names, slots
 
 from twintrace.align import Mapping, align, dumps, load, loads, mapping_of
-from twintrace.align.mappings import Region
+from twintrace.align.mappings import _SHOWN, Region, Unused
 from twintrace.model.errors import UsageError
 from twintrace.model.pairs import Declared, Layout, Part
 
@@ -154,3 +154,11 @@ def test_characters_that_yaml_refuses_are_told():
     """Such an error has no line and no problem of its own, but a text."""
     with pytest.raises(UsageError, match=r"not YAML: .*special characters are not allowed"):
         loads("calls: \x00")
+
+
+@pytest.mark.parametrize(("count", "more"), [(_SHOWN, ""), (_SHOWN + 2, " and 2 more")])
+def test_some_of_the_names_that_do_not_occur_are_told(count, more):
+    unused = Unused(Mapping(ignore_left=tuple(f"gone{number}" for number in range(count))))
+    unused.saw((), ())
+
+    assert unused.sentence().endswith(f"'gone{_SHOWN - 1}' (ignore){more}."), unused.sentence()

@@ -167,3 +167,19 @@ def test_another_operation_in_the_same_place_is_its_partner():
 
     assert names(found)["torch.relu#0"] == "torch.tanh#0"
     assert next(m for m in found.matches if m.left[0].site.name == "torch.relu").confidence <= 0.5
+
+
+def test_what_only_a_sum_of_features_tells_is_less_sure():
+    """More calls of one name than are looked at one by one, without lines and values: shapes in their order."""
+
+    def shaped(pattern):
+        made = Maker("torch", known=False)
+        x = made.given(noise(4, 8))
+        for letter in pattern:
+            made.call("torch.relu", [x], noise(4, ord(letter) - 60))
+        return made.side()
+
+    found = align(shaped("AABBAABB"), shaped("AABBAAB"))
+
+    assert len(found.matches) >= 6
+    assert {match.confidence for match in found.matches if match.because.startswith("same")} == {0.9}

@@ -6,6 +6,8 @@ from nets import WIDTH, attention, mlp, ported_mlp, relu, softmax, weight
 from sides import Maker, alone, names, noise, slots
 
 from twintrace.align import align
+from twintrace.align.pairing import Pairing
+from twintrace.align.trees import CallTree
 from twintrace.model.pairs import Part
 
 
@@ -213,3 +215,21 @@ def test_alike_statistics_in_other_places_make_no_region():
     assert names(same)["torch.nn.functional.silu#0"] == "torch.sigmoid#0 + torch.mul#0"
     assert [match.confidence for match in same.matches if len(match.right) == 2] == [0.85]
     assert not [match for match in other.matches if len(match.right) == 2 and match.confidence > 0.5]
+
+
+def test_what_follows_from_an_answer_comes_of_the_data_as_well():
+    """Experts that a router chooses, and the rows that they get; not positions."""
+    made = Maker("torch")
+    x = made.given(noise(4, WIDTH))
+    chosen = made.call("torch.argmax", [x, 1], x.array.argmax(1))
+    mine = made.call("torch.eq", [chosen, 2], chosen.array == 2)
+    rows = made.call("torch.nonzero", [mine], np.argwhere(chosen.array == 2))
+    places = made.call("torch.arange", [4], np.arange(4))
+    later = made.call("torch.add", [places, 1], np.arange(4) + 1)
+    made.call("torch.max", [x, 1], (x.array.max(1), chosen.array))
+    pairing = Pairing(*[CallTree(made.side())] * 2)
+
+    assert [pairing.is_of_flow(0, index) for index in range(6)] == [False] * 5 + [True]  # one of its results is
+    assert [pairing.decides(0, value.number) for value in (chosen, mine, rows, places, later)] == [True] * 3 + [
+        False
+    ] * 2

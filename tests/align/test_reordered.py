@@ -8,6 +8,7 @@ from nets import WIDTH, weight
 from sides import Maker, alone, names, noise
 
 from twintrace.align import align
+from twintrace.model.pairs import Bearing
 from twintrace.model.sites import Kind, Phase
 
 
@@ -201,3 +202,86 @@ def test_calls_with_the_same_operands_are_known_by_their_numbers(trained):
         for name in ("__eq__", "mul")
         for one, two in moved.items()
     }
+
+
+def nested(order, maker):
+    """Four results joined in twos, in some order; `maker` is what the other side calls the function that made them."""
+    made = Maker("torch")
+    x = made.given(noise(4, WIDTH))
+    parts = []
+    for number in range(4):
+        w = made.parameter(weight(number))
+        y = made.call("torch.matmul", [x, w], x.array @ w.array)
+        parts.append(made.call(maker, [y], np.tanh(y.array)))
+
+    def joined(one, two):
+        return made.call("torch.cat", [[one, two]], np.concatenate([one.array, two.array], 1))
+
+    if order == "from the right":
+        joined(parts[0], joined(parts[1], joined(parts[2], parts[3])))
+    else:
+        joined(joined(parts[0], parts[1]), joined(parts[2], parts[3]))
+    return made.side()
+
+
+def test_a_call_whose_bits_another_of_its_name_has_is_no_pair_by_name():
+    """Which makers belong together is not known yet; the bits that come out are."""
+    found = align(nested("in twos", "torch.tanh"), nested("from the right", "torch.Tensor.tanh"))
+
+    assert {left: right for left, right in names(found).items() if "cat" in left} == {
+        "torch.cat#1": "torch.cat#0",
+        "torch.cat#2": "torch.cat#2",
+    }
+
+
+def products(order, *, off=0.0):
+    """Kernels of the backward pass of a product: the gradient times either operand, in some order."""
+    made = Maker("torch")
+    x = made.given(noise(4, WIDTH))
+    w = made.parameter(weight(0))
+    y = made.call("aten.mm.default", [x, w], x.array @ w.array + off * noise(4, WIDTH, seed=3), kind=Kind.OP)
+    ends = [made.call(f"aten.tanh{'_' if off else ''}.default", [y], np.tanh(y.array), kind=Kind.OP)]
+    ends += [made.call(f"aten.sin{'_' if off else ''}.default", [y], np.sin(3 * y.array), kind=Kind.OP)]
+    made.call("aten.mul.Tensor", ends, ends[0].array * ends[1].array, kind=Kind.OP)
+    made.phase = Phase.BACKWARD
+    g = made.call("aten.expand.default", [made.given(noise(4, WIDTH, seed=9))], noise(4, WIDTH, seed=9), kind=Kind.OP)
+    for number in order:
+        made.call("aten.mul.Tensor", [g, ends[number]], g.array * ends[number].array, kind=Kind.OP)
+    return made.side()
+
+
+def test_kernels_of_the_backward_pass_with_each_others_values_are_no_pair_by_name():
+    """The operands of a product were exchanged: one gradient goes into both kernels, and only values tell them apart."""
+    found = align(products([0, 1]), products([1, 0], off=1e-7))
+
+    backward = [match for match in found.matches if match.left[0].site.phase is Phase.BACKWARD]
+    assert {
+        (match.left[0].site.call, match.right[0].site.call) for match in backward if "mul" in match.left[0].site.name
+    } == {
+        (0, 1),
+        (1, 0),
+    }
+
+
+def test_what_is_written_through_a_view_goes_into_what_the_view_is_of():
+    """The recorder says who wrote; the tensor that is read afterwards came out of no call."""
+
+    def side(written):
+        made = Maker("torch")
+        x = made.given(noise(4, WIDTH))
+        y = made.call("torch.relu", [x], np.maximum(x.array, 0))
+        whole = y.array.copy()
+        whole[1] = 0
+        if written:
+            view = made.call("torch.Tensor.__getitem__", [y, 1], y.array[1])
+            made.call("torch.Tensor.zero_", [view], np.zeros(WIDTH, np.float32))
+            made.calls[-1] = replace(made.calls[-1], mutates=("0",))
+            z = made._tensor(whole, made.calls[-1].id)
+        else:
+            z = made.call("torch.index_fill", [y, 0, 1, 0.0], whole)
+        made.call("torch.tanh", [z], np.tanh(whole))
+        return made.side()
+
+    found = align(side(False), side(True))
+
+    assert [item.bearing for item in found.only_right if "zero_" in item.call.site.name] == [Bearing.THROUGH]

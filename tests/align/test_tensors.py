@@ -286,3 +286,47 @@ def test_a_mask_of_another_kind_is_no_pair():
         module.gives(right.call("mindspore.ops.neg", [right.given(x)], -x))
 
     assert slots(beside(left, right), "attn#0", Part.INPUT) == {"0": "0"}
+
+
+@pytest.mark.parametrize("other", [False, True])
+def test_gradients_of_what_goes_to_other_calls_are_not_compared(other):
+    """A sum of what the takers send back is no gradient of the same, where one side has another taker."""
+
+    def side(framework, more, seed):
+        made = Maker(framework)
+        x, w = made.given(noise(4, WIDTH)), weight(0)
+        y = made.call(f"{framework}.ops.relu", [x], np.maximum(x.array, 0))
+        made.gradient_of(0, Role.OUTPUT, "", noise(4, WIDTH, seed=seed))
+        made.call(f"{framework}.ops.matmul", [y, made.parameter(w)], y.array @ w)
+        if more:
+            made.call(f"{framework}.ops.sin", [y], np.sin(y.array))
+        return made.side()
+
+    found = align(side("torch", True, 1), side("mindspore", not other, 2))
+    (match,) = (match for match in found.matches if match.left[0].site.name.endswith("relu"))
+
+    assert any(pair.part is Part.OUTPUT_GRADIENT for pair in match.tensors) is not other
+    why = [stray.because for stray in match.only_left]
+    assert why == (
+        ["the tensor goes to other calls on the other side, and its gradient comes from them"] if other else []
+    )
+
+
+def test_gradients_of_what_one_side_computes_twice_are_parts():
+    def side(framework, times, seed):
+        made = Maker(framework)
+        x = made.given(noise(4, WIDTH))
+        ends = []
+        for number in range(times):
+            ends.append(made.call(f"{framework}.ops.tanh", [x], np.tanh(x.array)))
+            made.gradient_of(number, Role.OUTPUT, "", noise(4, WIDTH, seed=seed + number))
+        made.call(f"{framework}.ops.mul", [ends[0], ends[-1]], ends[0].array * ends[-1].array)
+        return made.side()
+
+    found = align(side("torch", 1, 1), side("mindspore", 2, 3))
+    (match,) = (match for match in found.matches if match.left[0].site.name.endswith("tanh"))
+
+    assert not [pair for pair in match.tensors if pair.part.backward]
+    assert {stray.because for stray in match.only_left} == {
+        "one side computes the value twice, and each time has a part of the gradient"
+    }

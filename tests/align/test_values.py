@@ -5,7 +5,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from sides import Maker
 
+from twintrace.align.evidence import is_repeated
 from twintrace.align.values import Fill, alike, fill_of, in_other_places, tolerance
 from twintrace.model.tensors import Spec, Statistics, Tensor
 from twintrace.store.digest import digest
@@ -153,3 +155,18 @@ def test_what_is_not_finite_is_counted():
     assert alike(held(values, fingerprint="one"), held(values, fingerprint="two")) == 1
     for other in ([1.0, 2.0, 3.0, np.inf], [1.0, 2.0, 3.0, -np.inf], [np.nan, 1.0, 3.0, np.nan]):
         assert alike(held(values, fingerprint="one"), held(other, fingerprint="two")) == -1
+
+
+@pytest.mark.parametrize(("small", "large", "repeated"), [
+    ([[0.0, 1.0, -1.0]], [[0.0, 1.0, -1.0]] * 4, True), ([0.0, 2.0], [[0.0, 2.0]] * 3, True),
+    ([[0.0, 1.0, -1.0]], [[1.0, 1.0, -1.0]] * 4, False), ([[0.0, 2.0]], [[0.5, 2.0]] * 4, False),
+    ([[0.0, 1.0, -1.0]], [[0.0, 1.0], [-1.0, 0.0], [1.0, -1.0]], False),
+])  # fmt: skip
+def test_positions_for_each_of_a_batch_are_positions(small, large, repeated):
+    tensors = []
+    for rows in (small, large):
+        made = Maker()
+        tensors.append(made.tensors[made.given(np.array(rows, np.float32)).number])
+
+    assert is_repeated(*tensors) is repeated
+    assert is_repeated(*reversed(tensors)) is repeated

@@ -112,6 +112,20 @@ def test_beneath_autograd_the_mark_is_not_told_apart(tmp_path, framework):
     assert observer.observe(x) == first
 
 
+@pytest.mark.parametrize("keep", [Keep.FINGERPRINT, Keep.TENSOR])
+def test_beneath_autograd_a_version_that_moves_alone_is_the_same_value(tmp_path, framework, keep):
+    """A view takes the version of its base when its kernel has returned; a write has other bits, and another number."""
+    writer = TraceWriter.create(tmp_path / "t", {"framework": "reference"}, keep_payload=keep is Keep.TENSOR)
+    observer = Observer(framework, keep, writer, autograd=False)
+    observer.begin(writer.begin_step(0, {}))
+    x = Tensor(np.arange(6.0))
+    first = observer.observe(x)
+    x.storage.version += 1
+    assert observer.observe(x) == first
+    miniature.add_(x, 1.0)
+    assert observer.observe(x) != first
+
+
 def test_a_view_is_a_value_of_its_own(watching):
     observe, x = watching().observe, Tensor(np.arange(6.0))
     view = miniature.reshape(x, (2, 3))

@@ -224,3 +224,32 @@ def test_queries_keys_and_values_computed_in_another_way(
             (out * torch.linspace(-1, 1.3, out.numel()).reshape(out.shape)).sum().backward()
 
     assert compared(tmp_path, run, level=level).code == 0
+
+
+@pytest.mark.parametrize("level", ["op", "mix"])
+def test_gradients_of_keys_in_one_weight_beside_three_are_rounding(tmp_path: Path, level: str) -> None:
+    """A softmax does not change with the bias of its keys. At level op no call has a gradient that would say how large they are."""
+
+    def forward(net: Any, x: torch.Tensor) -> torch.Tensor:
+        if hasattr(net, "whole"):
+            q, k, v = net.whole(x).view(2, 6, 3, 2, 8).permute(2, 0, 3, 1, 4).unbind(0)
+        else:
+            q, k, v = (heads(layer(x)) for layer in (net.query, net.key, net.value))
+        return net.out(plain(q, k, v).transpose(1, 2).reshape(2, 6, 16))
+
+    def run(side: int, record: Callable[..., Any]) -> None:
+        torch.manual_seed(0)
+        whole, out = nn.Linear(16, 48), nn.Linear(16, 16)
+        parts = {name: nn.Linear(16, 16) for name in ("query", "key", "value")}
+        with torch.no_grad():
+            for layer, weight, bias in zip(parts.values(), whole.weight.chunk(3), whole.bias.chunk(3), strict=True):
+                layer.weight.copy_(weight)
+                layer.bias.copy_(bias)
+        net = Net(forward, out=out, **(parts if side else {"whole": whole}))
+        with record(net):
+            net(rand(2, 6, 16)).square().mean().backward()
+
+    result = compared(tmp_path, run, level=level)
+    assert result.code == 0, result
+    modules = [match for item in result.results if (match := item.match).left and match.left[0].site.name == "whole"]
+    assert not [match.right[0].site.name for match in modules if match.right[0].site.kind == "module"]

@@ -303,3 +303,26 @@ def test_the_largest_values_come_in_any_order_unless_they_are_sorted(tmp_path: P
     assert not any(mistake.kind == "kernel" for item in result.results for mistake in item.mistakes)
     values = [value for item in result.results for value in item.tensors if value.left.spec.dtype.startswith("i")]
     assert any(value.left.fingerprint != value.right.fingerprint for value in values)
+
+
+@pytest.mark.parametrize(("factor", "code"), [(1.0, 0), (1.5, 1)])
+def test_a_jagged_tensor_is_taken_by_whoever_takes_its_values(tmp_path: Path, factor: float, code: int) -> None:
+    """It has a number for each time it is seen: without modules, what nobody takes is a result of the run."""
+
+    def forward(jagged: bool) -> Callable[..., torch.Tensor]:
+        def run(net: Any, x: torch.Tensor) -> torch.Tensor:
+            y = net.a(x)
+            if not jagged:
+                return net.o(y.tanh())
+            rows = torch.nested.nested_tensor_from_jagged(y.flatten(0, 1), torch.tensor([0, 5, 10]))
+            return net.o((rows.tanh().values() * factor).view(2, 5, 8))
+
+        return run
+
+    def run(side: int, record: Callable[..., Any]) -> None:
+        net = Net(forward(bool(side)), a=nn.Linear(8, 8), o=nn.Linear(8, 4))
+        with record(net):
+            net(rand(2, 5, 8)).square().mean().backward()
+
+    result = compared(tmp_path, run, level="api")
+    assert result.code == code, verdict(result)

@@ -55,6 +55,18 @@ def test_a_weight_is_found_in_any_layout(one, two, steps):
     assert turned(map_states(*states(left, right))) == {"gnu.weight": (("alpha.weight",), steps)}
 
 
+@pytest.mark.parametrize("name", ["norm", "net.norm"])
+@pytest.mark.parametrize("shape", [(1, 6, 1, 1), (1, 1, 1, 6)])
+def test_axes_of_one_element_are_no_other_layout(name, shape):
+    """Somebody's own norm keeps its weight ready to be multiplied, whatever it is called."""
+    left = {"norm.weight": numbers(6), "norm.bias": numbers(6), "fc.weight": numbers(3, 6)}
+    right = {key.replace("norm", name): array.reshape(shape) if "norm" in key else array for key, array in left.items()}
+
+    for one, two in ((left, right), (right, left)):
+        assert certificate(one, two).code == 0, certificate(one, two)
+    assert certificate(left, left | {"norm.weight": left["norm.weight"].reshape(2, 3)}).code != 0
+
+
 def test_a_square_matrix_is_not_taken_as_it_is_where_others_are_kept_transposed():
     """GPT-2's layers keep their weights transposed. Of a square one only the values tell."""
     names = {"c_fc": (4, 8), "c_proj": (4, 4)}

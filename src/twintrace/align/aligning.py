@@ -53,7 +53,7 @@ def _align(left: Side, right: Side, one: CallTree, two: CallTree, mapping: Mappi
     )
     _follow_mapping(pairing, mapping)
     if same_program(one, two):
-        for i, j, sure in in_order_of_flow(one, two, by_name(one, two)):
+        for i, j, sure in in_order_of_flow(one, two, by_name(one, two), pairing.elsewhere):
             if pairing.is_free(0, i) and pairing.is_free(1, j):
                 sites = one.calls[i].site, two.calls[j].site
                 because = "same address" if sites[0] == sites[1] else "same name in the same place"

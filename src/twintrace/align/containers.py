@@ -7,6 +7,7 @@ right     stem (ConvBlock)   holds conv, bn, act          in x', out y'      y a
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import repeat
 
 from ..model.pairs import Part
 from ..model.sites import Kind
@@ -24,6 +25,7 @@ class Containers:
 
     def __init__(self, pairing: Pairing, mapper: Mapper) -> None:
         self._pairing, self._mapper = pairing, mapper
+        self._links = list(pairing.links)
         self._held = [self._holdings(0), self._holdings(1)]
 
     def pair(self) -> None:
@@ -86,6 +88,8 @@ class Containers:
         taken = self._common(*arguments)
         if not given and not taken:
             return None
+        if common and not given and not any(map(self._is_whole, ours & theirs, repeat((left, right)))):
+            return None  # each holds a part of what belongs together: one weight of queries, keys and values beside the queries'
         score = 3.0 * (given + taken)
         score += 4.0 * common / max(1, len(ours | theirs))
         score += 1.5 if same else 0.0
@@ -93,6 +97,20 @@ class Containers:
         partner_of_parent = self._pairing.partner(0, trees[0].parent[left])
         score += 0.5 if partner_of_parent is not None and partner_of_parent == trees[1].parent[right] else 0.0
         return score
+
+    def _is_whole(self, number: int, modules: tuple[int, int]) -> bool:
+        """True if all calls of a link are inside of these two modules."""
+        link = self._links[number]
+        return all(
+            any(up == modules[which] for up in self._around(which, index))
+            for which in (0, 1)
+            for index in link.side(which)
+        )
+
+    def _around(self, which: int, index: int) -> Iterator[int]:
+        parents = self._pairing.trees[which].parent
+        while (index := parents[index]) >= 0:
+            yield index
 
     def _holds_modules(self, which: int, index: int) -> bool:
         tree = self._pairing.trees[which]
@@ -118,7 +136,7 @@ class Containers:
     def _holdings(self, which: int) -> dict[int, frozenset[int]]:
         """The links of what each module holds, at any depth."""
         tree = self._pairing.trees[which]
-        number = {id(link): count for count, link in enumerate(self._pairing.links)}
+        number = {id(link): count for count, link in enumerate(self._links)}
         found: dict[int, set[int]] = {}
         for index in range(len(tree) - 1, -1, -1):
             up = tree.parent[index]

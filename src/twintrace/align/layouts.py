@@ -40,6 +40,8 @@ def layout_between(left: Tensor, right: Tensor, operation: str = "") -> Layout |
         return AS_IT_IS if axes is None else Layout(axes)
     if numel(left) != numel(right):
         return None
+    if not numel(left):
+        return Layout(None, True)
     if left.fingerprint is not None and left.fingerprint == right.fingerprint:
         return Layout(None, True)
     # Axes of one element may stand anywhere: they are looked at last.

@@ -168,7 +168,7 @@ class Pairing:
                     found.users.setdefault(tensor, []).append(index)
             unseen = _unseen(tree, found)
             tree.same.update(unseen)
-            for tensor, twin in (*_marked(tree, found), *unseen):
+            for tensor, twin in (*_marked(tree, found), *unseen, *_written(tree, found)):
                 for flows in (found.makers, found.users):
                     flows[tensor] = flows[twin] = sorted({*flows.get(tensor, ()), *flows.get(twin, ())})
         return found
@@ -447,6 +447,23 @@ def _unseen(tree: CallTree, flow: Flow) -> list[tuple[int, int]]:
         before = [item for item in lost.get((tensor.fingerprint, tensor.spec), ()) if item[0] < users[0]]
         if before:
             found.append((number, max(before)[1]))
+    return found
+
+
+def _written(tree: CallTree, flow: Flow) -> list[tuple[int, int]]:
+    """Values that a call left, by writing to a view, in what the view is of; each with the number that the view came out with. And
+    results of several parts (jagged tensors), which have a number for each time they are seen.
+    """
+    found = []
+    for number in flow.users:
+        producer = tree.tensor(number).producer
+        maker = None if producer is None or number in flow.makers else tree.position.get(producer)
+        given = {slot.tensor for slot in tree.outputs(maker)} if maker is not None else set()
+        if maker is None or len(given) != 1 or number in given:
+            continue
+        result, parts = given.pop(), tree.tensor(number).parts
+        if tree.calls[maker].mutates or (parts and parts == tree.tensor(result).parts):
+            found.append((number, result))
     return found
 
 

@@ -311,7 +311,7 @@ class Regions:
                 if self._has_counterpart(which, slot.tensor):
                     continue
                 for user in flow.users.get(slot.tensor, ()):
-                    if user in leader and user > index and self._is_one_kind(which, index, slot.tensor, user):
+                    if user in leader and self._is_one_kind(which, index, slot.tensor, user):
                         leader[find(user)] = find(index)
         groups: dict[int, list[int]] = {}
         for index in free:

@@ -11,12 +11,11 @@ only one side has tells nothing: modules that are called differently compute the
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence, Set
+from collections.abc import Callable, Hashable, Sequence, Set
 from functools import cached_property
 
 from ..model.records import Call
 from ..model.sites import Kind, Phase
-from ..model.tensors import Tensor
 from ..model.values import TensorRef, leaves
 from ..operations.families import SHAPING
 from .features import values_of
@@ -31,8 +30,16 @@ one. After that, names decide."""
 _UNKNOWN = -1
 
 
-def in_order_of_flow(left: CallTree, right: CallTree, pairs: Sequence[Named]) -> list[Named]:
-    """The pairs, and others instead of those that the flow of data contradicts; none where only the name speaks for a pair."""
+def in_order_of_flow(
+    left: CallTree,
+    right: CallTree,
+    pairs: Sequence[Named],
+    elsewhere: Callable[[int, int], bool] = lambda one, two: False,
+) -> list[Named]:
+    """The pairs, and others instead of those that the flow of data contradicts; none where only the name speaks for a pair.
+
+    `elsewhere`: do two calls put out other values than each other, which the other side has in another place?
+    """
     origins = _origins(left, right)
     pairs = [pair for pair in pairs if not _has_no_rank_in_common(left, right, pair)]
     partner = {one: two for one, two, _ in pairs}
@@ -45,14 +52,17 @@ def in_order_of_flow(left: CallTree, right: CallTree, pairs: Sequence[Named]) ->
         sure = {pair.left: pair.sure for pair in pairs if better.get(pair.left) == pair.right}
         pairs = sorted(Named(one, two, sure.get(one, False)) for one, two in better.items())
         partner = better
-    given = _Given(left), _Given(right)
     while True:  # what only such a pair speaks for is none either
         unfounded = {
             pair
             for pair in pairs
             if not _consistent(origins, partner, pair.left, pair.right)
             and _gives_other_values(left, right, pair)
-            and (_is_known_by_name_alone(origins, partner, pair) or _gives_what_others_give(given, pair))
+            and (
+                _is_known_by_name_alone(origins, partner, pair)
+                or any(_is_given_elsewhere(origins, which, pair) for which in (0, 1))
+                or (_is_kernel_of_backward(left.calls[pair.left]) and elsewhere(pair.left, pair.right))
+            )
         }
         if not unfounded:
             return list(pairs)
@@ -101,6 +111,16 @@ class _Origins:
                 if item.tensor not in found and self._maker(item.tensor) == _UNKNOWN:
                     found[item.tensor] = f"{call.site.path}:{item.slot} {self.tree.tensor(item.tensor).spec}"
         return found
+
+    @cached_property
+    def given(self) -> frozenset[Hashable]:
+        """Bits that the calls of each name put out."""
+        tree = self.tree
+        return frozenset(
+            (call.site.name, bits)
+            for index, call in enumerate(tree.calls)
+            if (bits := values_of(tree, index, "out")) is not None
+        )
 
     @cached_property
     def bits(self) -> frozenset[str | None]:
@@ -320,50 +340,21 @@ def _is_known_by_name_alone(origins: tuple[_Origins, _Origins], partner: dict[in
         return True
     trees = origins[0].tree, origins[1].tree
     as_large = _shapes(trees[0], pair.left) == _shapes(trees[1], pair.right)
-    kernel = call.site.phase is Phase.BACKWARD and call.site.kind is Kind.OP
+    kernel = _is_kernel_of_backward(call)
     if not kernel and (as_large or call.site.phase is not Phase.FORWARD or call.site.kind is Kind.MODULE):
         return False
     into = trees[0].inputs(pair.left), trees[1].inputs(pair.right)
     return not any(_same_origin(origins, partner, *both, as_large or not kernel) for both in zip(*into, strict=False))
 
 
-def _gives_what_others_give(given: tuple[_Given, _Given], pair: Named) -> bool:
-    """Is it a kernel of the backward pass, and are the results of both its calls those of other calls on the other side? Queries,
-    keys and values take the same data, and their gradients may be computed in any order.
-    """
-    call = given[0].tree.calls[pair.left]
-    if call.site.phase is not Phase.BACKWARD or call.site.kind is not Kind.OP:
-        return False
-    results = given[0].first(pair.left), given[1].first(pair.right)
-    return all(
-        result is not None and any(alike(result, other) > 0 for other in given[1 - which].by(call, result.spec.shape))
-        for which, result in enumerate(results)
-    )
+def _is_kernel_of_backward(call: Call) -> bool:
+    return call.site.phase is Phase.BACKWARD and call.site.kind is Kind.OP
 
 
-class _Given:
-    """First results of the calls of one side, by name and shape."""
-
-    def __init__(self, tree: CallTree) -> None:
-        self.tree = tree
-
-    def first(self, index: int) -> Tensor | None:
-        """The first result of a call."""
-        outputs = self.tree.outputs(index)
-        return self.tree.tensor(outputs[0].tensor) if outputs else None
-
-    def by(self, call: Call, shape: tuple[int, ...]) -> Sequence[Tensor]:
-        """First results of this shape of calls of the same name and phase."""
-        return self._results.get((call.site.name, call.site.phase, shape), ())
-
-    @cached_property
-    def _results(self) -> dict[Hashable, list[Tensor]]:
-        found: dict[Hashable, list[Tensor]] = {}
-        for index, call in enumerate(self.tree.calls):
-            result = self.first(index)
-            if result is not None:
-                found.setdefault((call.site.name, call.site.phase, result.spec.shape), []).append(result)
-        return found
+def _is_given_elsewhere(origins: tuple[_Origins, _Origins], which: int, pair: Named) -> bool:
+    """Does another call of its name on the other side put out the very bits that this one puts out?"""
+    tree, index = origins[which].tree, (pair.left, pair.right)[which]
+    return (tree.calls[index].site.name, values_of(tree, index, "out")) in origins[1 - which].given
 
 
 def _shapes(tree: CallTree, index: int) -> list[tuple[int, ...]]:

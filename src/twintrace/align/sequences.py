@@ -71,8 +71,6 @@ def match_sequences(
     waiting = [_Stretch(np.arange(len(left)), np.arange(len(right)), 0, 0)]
     while waiting:
         stretch = waiting.pop()
-        if not (len(stretch.left) and len(stretch.right)):
-            continue
         if len(stretch.left) * len(stretch.right) <= _FEW:
             ours, theirs = stretch.left.tolist(), stretch.right.tolist()
             pairs = _few([left[i] for i in ours], [right[j] for j in theirs], worth, least)

@@ -132,7 +132,7 @@ def scale_of(statistics: Statistics) -> float:
     return max(abs(float(statistics.min)), abs(float(statistics.max)))
 
 
-def close(one: Statistics, two: Statistics, size: int, tolerance: float, *, counted: bool = True) -> bool:
+def close(one: Statistics, two: Statistics, size: int, tolerance: float, *, counted: bool) -> bool:
     """Do two statistics of as many elements agree to rounding? `counted`: were those that are not finite counted, on both sides?"""
     if counted and (one.nan, one.posinf, one.neginf) != (two.nan, two.posinf, two.neginf):
         return False

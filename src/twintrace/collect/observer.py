@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..frameworks.protocol import Framework, Glance
+from ..frameworks.protocol import Framework, Glance, Look, Unreadable
 from ..model.records import Keep
 from ..store.digest import sampler
 from ..store.writer import Lines, Writer
@@ -138,11 +138,25 @@ class Observer(TensorLines):
                     text = text.partition(ORDER)[0]
             elif runs is not None:
                 text = self._text_along(address, runs, look.dtype)
+        if not self._autograd and seen is not None and self.producer is None:
+            # Beneath autograd a version may move without a write: a view takes that of its base when its kernel has returned.
+            text = text or self._read_again(tensor, look)
+            if text == seen[2] != "":
+                self._seen[wants][seat] = (state, *seen[1:])
+                return seen[1]
         number, text = self._write(tensor, look, text, by)
         self._seen[wants][seat] = seen = state, number, text, by, key
         if stretch is not None and text:
             self._spoken[stretch] = seen
         return number
+
+    def _read_again(self, tensor: Any, look: Look) -> str:
+        """Fields of a line on the values of a tensor; nothing where they are read later, or cannot be read."""
+        if look.parts or (look.elsewhere and self._waits):
+            return ""
+        with contextlib.suppress(Unreadable):
+            return self._values(self._framework.host(tensor), look.dtype)
+        return ""
 
     def _maker_of(self, tensor: Any) -> int | None:
         """Call that put out this very object, which cannot be recognised by its memory. It is read every time."""
@@ -262,9 +276,10 @@ class Observer(TensorLines):
     def _writer_of(self, glance: Glance) -> int | None:
         """Call that wrote to this memory through another view, if no other has written to it since."""
         writer, version, start, end = self._writers.get(glance[0], (None, None, 0, 0))
-        return (
-            writer if writer is not None and version == glance[2] and glance[5] < end and start < _end(glance) else None
-        )
+        unchanged = version == glance[2]
+        if not self._autograd and isinstance(version, int):  # autograd counts a write after the kernel has returned
+            unchanged = unchanged or version + 1 == glance[2]
+        return writer if writer is not None and unchanged and glance[5] < end and start < _end(glance) else None
 
     def _begin_anew(self, key: Any) -> None:
         if key in self._lives:

@@ -71,6 +71,7 @@ class Ends:
             made = [number for number in outputs_of(call).values() if not self._is_taken(which, call, number)]
             if len(made) < len(outputs_of(call)) and traits_named(name_of(call)).moves:
                 made = []  # parts that are left over of a value
+            made = [number for number in made if side.tensor(number).device != "meta"]  # a shape, and nothing in it
             if call.site.phase is Phase.UPDATE:  # counts of steps are nobody's result
                 specs = {number: side.tensor(number).spec for number in made}
                 made = [number for number in made if specs[number].shape and specs[number].dtype[0] not in "iu"]
@@ -91,7 +92,9 @@ class Ends:
             and traits_named(name_of(maker)).recurrent
         ):
             return True
-        for own in (number, *(side.copies_of(number) if maker.site.kind is Kind.OP else ())):
+        # A tensor of several parts (a jagged one) cannot be recognised by its memory, and has a number for each time it is seen.
+        seen_anew = maker.site.kind is Kind.OP or side.tensor(number).parts
+        for own in (number, *(side.copies_of(number) if seen_anew else ())):
             meanings = [side.meaning(call) for call in side.takers(own)]
             if any(
                 meaning is None or any(item.tensor == own for _, item in meaning.operands()) for meaning in meanings

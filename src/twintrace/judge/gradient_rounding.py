@@ -15,10 +15,12 @@ gradients that were compared, their difference itself, which the call may make a
 from __future__ import annotations
 
 import contextlib
+import itertools
 import math
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 
+from ..model.pairs import Part
 from ..model.records import Call, Role
 from ..model.results import TensorResult
 from ..model.tensors import Tensor
@@ -124,16 +126,23 @@ class GradientRounding:
 
     @cached_property
     def _largest_gradient(self) -> float:
-        """Root mean square of the largest gradient that was recorded on either side."""
-        return max(
-            (
-                _rms(side.tensor(gradient.tensor))
-                for side in self._state.sides
-                for call in side.calls
-                for gradient in call.gradients
-            ),
-            default=0.0,
+        """Root mean square of the largest gradient that was recorded on either side: of calls, and of parameters that are compared,
+        which are all there are at level op.
+        """
+        of_calls = (
+            side.tensor(gradient.tensor)
+            for side in self._state.sides
+            for call in side.calls
+            for gradient in call.gradients
         )
+        compared = (
+            tensor
+            for result in self._state.results
+            for item in result.tensors
+            if item.pair.part is Part.PARAMETER_GRADIENT
+            for tensor in (item.left, item.right)
+        )
+        return max(map(_rms, itertools.chain(of_calls, compared)), default=0.0)
 
     def _allowed(self, which: int, call: Call, number: int) -> float:
         """Root mean square of the rounding that may be in what a call sent back: its own, and that of the calls before it whose

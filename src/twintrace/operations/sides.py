@@ -22,6 +22,7 @@ from .families import MAKING, family_of
 from .meanings import Meaning, different_arguments
 from .telling import meaning_of
 from .traits import traits_of
+from .writes import wholes_written
 
 _LONGEST = 4096
 """Calls between two compared values up to which a region is computed: a recurrent layer that a framework unrolls is ten calls for
@@ -66,6 +67,8 @@ class Side:
     _inside: dict[int, list[Call]] = field(default_factory=dict)
     _makers: dict[int, list[Call]] = field(default_factory=dict)
     _takers: dict[int, list[Call]] = field(default_factory=dict)
+    _written: list[Call] = field(default_factory=list)
+    """Writes through views, as calls that make the tensors that the views are of (`writes.py`)."""
     _meanings: dict[int, Meaning | None] = field(default_factory=dict)
     _sent_back: dict[int, list[tuple[Call, int]]] = field(default_factory=dict)
     _of_output: dict[int, list[tuple[Call, int]]] = field(default_factory=dict)
@@ -91,6 +94,26 @@ class Side:
             if self.is_leaf(call):
                 for number in taken:
                     self._takers.setdefault(number, []).append(call)
+        self._add_writes()
+
+    def _add_writes(self) -> None:
+        """Make whoever wrote through a view the maker of what the view is of."""
+        hidden = [number for number in self._takers if number not in self._makers and self._writer(number) is not None]
+        if not hidden:
+            return
+        known = self.tensor, self._writer, self._maker, self.takers, self.meaning
+        for call, meaning in wholes_written(hidden, *known):
+            self._meanings[call.id] = meaning
+            self._written.append(call)
+            for number in outputs_of(call).values():
+                self._makers[number] = [call]
+            for _, operand in meaning.operands():
+                self._takers.setdefault(operand.tensor, []).append(call)
+
+    def _writer(self, number: int) -> Call | None:
+        """The call that wrote a tensor through another view of its memory."""
+        producer = self.tensor(number).producer
+        return None if producer is None or number in self._makers else self._by_id.get(producer)
 
     def is_leaf(self, call: Call) -> bool:
         """True if nothing was recorded inside a call."""

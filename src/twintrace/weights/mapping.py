@@ -57,8 +57,18 @@ def declare(left: State, right: State, uses: Uses | None = None) -> WeightMap:
     pairs = []
     for pair in map.pairs:
         plain = tuple(step for step in pair.steps if not step.startswith("cast "))
-        pairs.append(replace(pair, steps=rules.get((pair.left, pair.right), plain)))
+        ruled = rules.get((pair.left, pair.right), plain)
+        pairs.append(replace(pair, steps=ruled or (plain if _by_ones(left, right, pair, plain) else ())))
     return replace(map, pairs=tuple(pairs))
+
+
+def _by_ones(left: State, right: State, pair: Pair, steps: Sequence[str]) -> bool:
+    """True if the two differ by axes of one element alone: a norm's [C] beside the [1, C, 1, 1] of somebody's own."""
+    if len(pair.left) != 1 or len(steps) != 1 or not steps[0].startswith("reshape"):
+        return False
+    shapes = left.items[pair.left[0]].spec.shape, right.items[pair.right].spec.shape
+    one, two = ([size for size in shape if size != 1] for shape in shapes)
+    return one == two
 
 
 class _Matcher:

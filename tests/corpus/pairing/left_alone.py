@@ -215,8 +215,8 @@ FAULTS_OF_LAYOUT = {
 }
 
 
-@pairs(4, "split", "chunk", "unbind", "three", "square", "channels_last", "transposed_product", "batch_second", "einsum",
-       **dict.fromkeys(FAULTS_OF_LAYOUT, "part"))  # fmt: skip
+@pairs(4, "split", "chunk", "unbind", "three", "unbind_three", "square", "channels_last", "transposed_product", "batch_second",
+       "einsum", **dict.fromkeys(FAULTS_OF_LAYOUT, "part"))  # fmt: skip
 def layouts(r: random.Random, how: str) -> Pair:
     """Heads and tokens of one size, equal axes, qkv cut in other ways: shapes do not tell the order of the axes."""
     heads = r.choice((2, 4))
@@ -228,7 +228,7 @@ def layouts(r: random.Random, how: str) -> Pair:
     def parts(way: int) -> dict[str, nn.Module]:
         held: dict[str, nn.Module] = {"qkv": nn.Linear(full, 3 * full), "o": nn.Linear(full, full)}
         held["c"] = nn.Linear(full, full)
-        if how == "three" and way:
+        if how in ("three", "unbind_three") and way:
             whole = held.pop("qkv")
             for name, weight, bias in zip("qkv", whole.weight.chunk(3), whole.bias.chunk(3), strict=True):
                 held[name] = nn.Linear(full, full)
@@ -245,10 +245,10 @@ def layouts(r: random.Random, how: str) -> Pair:
 
     def cut(s: Any, x: Tensor, way: int) -> tuple[Tensor, ...]:
         b, t, _ = x.shape
-        if how == "three" and way:
+        if how in ("three", "unbind_three") and way:
             return tuple(getattr(s, name)(x).view(b, t, heads, wide).transpose(1, 2) for name in "qkv")
         y = s.qkv(x)
-        if (how == "unbind") != bool(way):
+        if (how in ("unbind", "unbind_three")) != bool(way):
             return tuple(y.reshape(b, t, 3, heads, wide).permute(2, 0, 3, 1, 4).unbind(0))
         pieces = y.chunk(3, -1) if how == "chunk" else y.split(full, -1)
         return tuple(piece.view(b, t, heads, wide).transpose(1, 2) for piece in pieces)

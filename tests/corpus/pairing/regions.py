@@ -266,6 +266,57 @@ def kernels(r: random.Random, how: str) -> Pair:
     )
 
 
+@pairs(8, "slice", "rows", "mask", other_factor="part", other_place="part", one_more="part")
+def writes(r: random.Random, how: str) -> Pair:
+    """Writes through views, which no kernel puts out: what is read afterwards is the tensor that the view is of."""
+    wide, long = r.choice((6, 8)), r.choice((5, 7))
+
+    def parts(way: int) -> dict[str, nn.Module]:
+        return {"a": nn.Linear(wide, wide), "o": nn.Linear(wide, 3)}
+
+    def run(s: Any, x: Tensor, way: int, wrong: bool) -> Tensor:
+        y = s.a(x).tanh()
+        if how == "slice" and way:
+            y = torch.cat((y[:, :1], torch.zeros_like(y[:, 1:3]), y[:, 3:]), 1)
+        elif how == "slice":
+            y = y.clone()
+            y[:, 1:3] = 0
+        if how == "rows" and way:
+            whole = torch.zeros_like(y)
+            for place in range(long):
+                whole[:, place] = torch.sigmoid(y[:, place])
+            y = whole
+        elif how == "rows":
+            y = torch.sigmoid(y)
+        if how == "mask":
+            keep = torch.ones(long, 1, dtype=y.dtype)
+            if way:
+                keep[2:] = 0
+            else:
+                keep = (torch.arange(long) < 2).to(y.dtype)[:, None]
+            y = y * keep
+        if how in EFFECTIVE_WRITES:
+            y = y.clone()
+            y[:, 2 if wrong and how == "other_place" else 1].mul_(3 if wrong and how == "other_factor" else 2)
+            if wrong and how == "one_more":
+                y[:, 3].neg_()
+        return s.o(y)
+
+    # The backward pass of a write goes through `as_strided`, of memory whose strides no record has: that it cannot be told is told.
+    return Pair(
+        parts,
+        run,
+        (noise(r, 2, long, wide),),
+        level="op",
+        place=EFFECTIVE_WRITES.get(how, ""),
+        lone=True,
+        backward=how != "rows",
+    )
+
+
+EFFECTIVE_WRITES = {"other_factor": "mul", "other_place": "mul|select", "one_more": "neg"}
+
+
 # --- 9: the only candidate ------------------------------------------------------------------------------------------------
 
 CANDIDATES = {

@@ -49,9 +49,15 @@ class Run:
     def gradients(self) -> dict[tuple[str, int], int]:
         return {(item.slot, item.count): item.tensor for item in self.journal.parameter_gradients()}
 
+    @cached_property
+    def unwritten(self) -> set[int]:
+        """Memory as it was found: `empty` and its like."""
+        makers = [call for call in self.calls if ".empty" in call.site.name or "_empty" in call.site.name]
+        return {number for call in makers for (part, _, _), number in self.tensors(call).items() if part is Part.OUTPUT}
+
     def values(self, number: int) -> np.ndarray | None:
         tensor = self.journal.tensor(number)
-        if tensor.payload is None:
+        if tensor.payload is None or number in self.unwritten:
             return None
         return as_float(self.journal.array(tensor), tensor.spec.dtype).astype(np.float64)
 
