@@ -101,6 +101,23 @@ def test_a_value_that_one_side_alone_has_is_rounded(tmp_path: Path, dtype: torch
     assert trained(tmp_path / "back", *ways[::-1], dtype).code == 0
 
 
+@pytest.mark.parametrize("size", [1e2, 1e4])
+def test_a_value_that_one_side_alone_has_is_made_of_what_both_have(tmp_path: Path, size: float) -> None:
+    """Weights of an attention by hand, whose queries are apart by what a sine makes of one rounding; a fused one has none."""
+
+    def attended(s: Any, x: torch.Tensor, fused: bool) -> torch.Tensor:
+        waves = (x * (size * 10) * 0.7).sin() if fused else (x * (size * 7)).sin()
+        q, k, v = s.a(waves), s.b(waves), s.c(x)
+        if fused:
+            return F.scaled_dot_product_attention(q, k, v, scale=1.0)
+        return (q @ k.mT).softmax(-1) @ v
+
+    ways = [functools.partial(attended, fused=fused) for fused in (True, False)]
+
+    assert trained(tmp_path / "there", *ways).code == 0
+    assert trained(tmp_path / "back", *ways[::-1]).code == 0
+
+
 def by_hand(s: Any, x: torch.Tensor, cut: bool = False) -> torch.Tensor:
     scores = s.a(x)
     largest = scores.amax(-1, keepdim=True)

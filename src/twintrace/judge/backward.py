@@ -23,6 +23,7 @@ from ..model.sites import Phase
 from ..model.verdicts import BADNESS, Outcome
 from ..operations.sides import inputs_of, name_of, outputs_of
 from ..operations.traits import traits_of
+from ..operations.written import is_view, is_written_over
 from .agreed_gradients import AgreedGradients
 from .cuts import Cuts
 from .detours import is_detour
@@ -187,12 +188,33 @@ class Gradients:
             if incoming.outcome is Outcome.DIFFERENT:
                 return Standing(Outcome.DIFFERENT, None, item.verdict.because, sources=incoming.sources)
             return Standing(Outcome.DIFFERENT, None, spoiled.what, (spoiled,))
+        written = self._written_over(item, parts)
+        if written is not None:
+            return written
         if all(
             len(sent) == 1 and sent[0][1] == number
             for sent, number in zip(parts, (item.pair.left, item.pair.right), strict=True)
         ):
             return self._sent(item, parts[0], parts[1])
         return self._added_up(item, parts)
+
+    def _written_over(self, item: TensorResult, parts: Parts) -> Standing | None:
+        """Standing of the gradient of a value that one side writes to through a view: no calls send all of it back. None of others,
+        and if it cannot be recomputed.
+        """
+        values = self._parts.values_of(item.pair)
+        written = [
+            (side, value)
+            for side, value in zip(self._state.sides, values, strict=True)
+            if value is not None and is_written_over(side, value)
+        ]
+        found = self._ways.difference(item) if written else None
+        if found is not None:
+            if found.significant:
+                return self._ways.told(item, found, parts)
+            return Standing(Outcome.ROUNDING, because="computed through the calls that write to it")
+        # Of a view only what was sent back before it was written to is seen; what it is a view of has all of it.
+        return self._each_for_itself(item) if any(is_view(side, value) for side, value in written) else None
 
     def _sent(
         self, item: TensorResult, left: Sequence[tuple[Call, int]], right: Sequence[tuple[Call, int]]

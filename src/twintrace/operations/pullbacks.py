@@ -12,6 +12,7 @@ calls mean, and no recorded gradient of the value is in it. Calls without record
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -31,6 +32,7 @@ from .recorded_gradients import gradients_of
 from .sides import Bound, Side, name_of, outputs_of
 from .traits import traits_of
 from .workers import plain_attention
+from .written import passes_unseen
 
 Tensor = torch.Tensor
 
@@ -191,6 +193,9 @@ class _Way:
         self._changed = changed or {}
         self._read: set[int] = set()
         """Values as they were rounded that a gradient depends on."""
+        self._recomputed: dict[int, Tensor] = {}
+        """Values that were compared with none, made of those that were."""
+        self._compared = bound.keys() if which else {partner.left for partner in bound.values()}
         side = recomputation.sides[which]
         found: dict[int, Call] = {}
         self._skipped: list[Call] = []
@@ -200,7 +205,7 @@ class _Way:
             for call in side.takers(waiting.pop()):
                 if call.id in found or call.site.phase is not Phase.FORWARD:
                     continue
-                if not call.gradients and not through_cuts:
+                if not call.gradients and not through_cuts and not passes_unseen(side, call):
                     self._skipped.append(call)
                     continue
                 found[call.id] = call
@@ -275,6 +280,10 @@ class _Way:
             number = side.origin(number) if number not in made else number
             if number in made:
                 return made[number]
+            if number not in self._compared and number not in self._recomputed:
+                self._recompute(number, read)
+            if number in self._recomputed:
+                return self._recomputed[number]
             if sloped:
                 self._read.add(number)
             value = read(number).detach()
@@ -303,6 +312,16 @@ class _Way:
             except RuntimeError as error:
                 raise NotRecomputable(str(error).splitlines()[0][:120]) from None
         return torch.zeros_like(made[self._number]) if found is None else found
+
+    def _recompute(self, number: int, read: Callable[[int], Tensor]) -> None:
+        """Makes a value that was compared with none of those that were: the recorded one has in it what its own side inherited
+        (weights of an attention whose scores are apart by rounding), and the other side has no such value to read instead.
+        """
+        part = self._re.sides[self._which].slice(number, self._compared)
+        if not part.calls or part.failure:
+            return
+        with contextlib.suppress(NotRecomputable, RuntimeError):  # taken as it was recorded
+            self._recomputed[number] = self._re.result(self._which, part, read).detach()
 
     def _meaning(self, side: Side, call: Call) -> Meaning:
         meaning = self._changed.get(call.id) or side.meaning(call)

@@ -68,7 +68,8 @@ class Gradients:
         """
         ends: dict[Any, list[tuple[str, int]]] = {}
         places: dict[Any, int] = {}
-        for place, (slot, tensor) in enumerate(call.outputs):
+        results = call.outputs if describe else [*call.outputs, *_written(call)]
+        for place, (slot, tensor) in enumerate(results):
             node = tensor.grad_fn if tensor.requires_grad else None
             if node is not None and node._sequence_nr() >= start:
                 ends.setdefault(node, []).append((slot, tensor.output_nr))
@@ -97,6 +98,17 @@ class Gradients:
     def remove(self) -> None:
         """Take every hook off again."""
         self.nodes.remove()
+
+
+def _written(call: Open) -> list[tuple[str, Tensor]]:
+    """Results that a call has written and does not return, by their slots (`x[0] = y`). A view has another node each time
+    that it is written to, and its gradient goes by way of what it is a view of.
+    """
+    returned = {id(tensor) for _, tensor in call.outputs}
+    written = call.state.mutated(call.inputs) if call.state is not None and call.state.mutates else []
+    return [
+        (f"after.{slot}", tensor) for slot, tensor in written if id(tensor) not in returned and not tensor._is_view()
+    ]
 
 
 def _target(node: Any, number: int) -> Key:
