@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -73,3 +74,23 @@ def test_a_part_that_is_cut_as_it_is_written_is_told(
 
     assert result.code == 1
     assert "the right cuts the gradient" in str(result)
+
+
+@DTYPES
+def test_a_call_that_lets_no_gradient_through_is_named(tmp_path: Path, dtype: torch.dtype) -> None:
+    """Calls before it and after it have no gradients either: only what they take wants one or does not."""
+
+    def attended(s: Any, x: torch.Tensor, masked: Callable[[torch.Tensor], torch.Tensor]) -> torch.Tensor:
+        scores = masked((s.a(x) * 0.3) @ x.mT)
+        return s.b(scores.float().softmax(-1).to(dtype) @ x)
+
+    def unfollowed(scores: torch.Tensor) -> torch.Tensor:
+        with torch.no_grad():
+            return scores.clamp(-4, 4)
+
+    left = functools.partial(attended, masked=lambda scores: scores.clamp(-4, 4))
+    result = trained(tmp_path, left, functools.partial(attended, masked=unfollowed), dtype)
+
+    assert result.code == 1
+    assert "part at torch.Tensor.clamp" in str(result)
+    assert "no gradient comes back through torch.Tensor.clamp on the right" in str(result)

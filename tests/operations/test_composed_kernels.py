@@ -134,6 +134,17 @@ def test_grid_sample(seed, mode, padding, corners):
 
 
 @few
+@given(seed=seeds, mode=st.sampled_from(["bilinear", "bicubic"]), corners=st.booleans(), antialias=st.booleans(),
+       sizes=st.sampled_from([((32, 32), (10, 13)), ((7, 9), (14, 20)), ((5, 5), (3, 3)), ((14, 14), (16, 16))]))  # fmt: skip
+def test_interpolate(seed, mode, corners, antialias, sizes):
+    """Weights are computed from places, which round."""
+    shape, size = sizes
+    scales = tuple(after / before for after, before in zip(size, shape, strict=True))
+    check("interpolate", lambda input, size, scales, **flags: F.interpolate(input, size=size, **flags), scales=scales,
+          input=draw(seed, 2, 8, *shape), size=size, mode=mode, align_corners=corners, antialias=antialias)  # fmt: skip
+
+
+@few
 @given(seed=seeds, corners=st.booleans(), size=st.sampled_from([(2, 1, 5, 7), (2, 1, 1, 4), (2, 1, 3, 4, 5)]))
 def test_affine_grid(seed, corners, size):
     axes = len(size) - 2

@@ -21,7 +21,7 @@ from ..model.records import Call
 from ..model.results import Mistake, TensorResult, Terms
 from ..model.sites import Phase
 from ..model.verdicts import BADNESS, Outcome
-from ..operations.sides import inputs_of, name_of, outputs_of
+from ..operations.sides import Side, inputs_of, name_of, outputs_of
 from ..operations.traits import traits_of
 from ..operations.written import is_view, is_written_over
 from .agreed_gradients import AgreedGradients
@@ -79,7 +79,8 @@ class Gradients:
             reordered = values is not None and values.reordered
             alone = reordered or self._is_on_detour(item.pair) or self._is_a_part(item.pair)
             judged = self._each_for_itself(item) if alone else self._judge_gradient(item)
-            if judged.outcome is Outcome.UNKNOWN and not alone and not judged.sources and self._is_plainly_other(item):
+            open_ = judged.outcome is Outcome.UNKNOWN and not alone and not judged.sources
+            if open_ and not self._written(item) and self._is_plainly_other(item):
                 judged = self._plainly_other(item)
             open_ = judged.outcome is Outcome.UNKNOWN or any(mistake.kind == "unproven" for mistake in judged.mistakes)
             if open_ and self._follows_choice(item):
@@ -202,12 +203,7 @@ class Gradients:
         """Standing of the gradient of a value that one side writes to through a view: no calls send all of it back. None of others,
         and if it cannot be recomputed.
         """
-        values = self._parts.values_of(item.pair)
-        written = [
-            (side, value)
-            for side, value in zip(self._state.sides, values, strict=True)
-            if value is not None and is_written_over(side, value)
-        ]
+        written = self._written(item)
         found = self._ways.difference(item) if written else None
         if found is not None:
             if found.significant:
@@ -215,6 +211,11 @@ class Gradients:
             return Standing(Outcome.ROUNDING, because="computed through the calls that write to it")
         # Of a view only what was sent back before it was written to is seen; what it is a view of has all of it.
         return self._each_for_itself(item) if any(is_view(side, value) for side, value in written) else None
+
+    def _written(self, item: TensorResult) -> list[tuple[Side, int]]:
+        """The values of a pair of gradients that are written to through a view, with their sides."""
+        values = zip(self._state.sides, self._parts.values_of(item.pair), strict=True)
+        return [(side, value) for side, value in values if value is not None and is_written_over(side, value)]
 
     def _sent(
         self, item: TensorResult, left: Sequence[tuple[Call, int]], right: Sequence[tuple[Call, int]]
@@ -422,12 +423,15 @@ class Gradients:
             match = self._state.match_of[which].get(call.id)
             partners = (match.left, match.right)[1 - which] if match is not None else ()
             why = f"only the {side} sends a gradient back through {name_of(call)}"
+            stopped = None
             if any(partner.gradients for partner in partners):
                 partners = ()
             elif partners:
                 why += f"; on the {other} it has none (no_grad, or operands without gradients)"
+                stopped = self.cuts.stopped(1 - which, partners)
             blamed = ((call,), partners) if which == 0 else (partners, (call,))
             mistake = Mistake("gradient", what, why, backward=True, left=blamed[0], right=blamed[1])
+            mistake = replace(stopped[0], what=what) if stopped is not None and stopped[1] not in partners else mistake
         return Standing(Outcome.DIFFERENT, None, what, (mistake,))
 
     def is_computed(self, item: TensorResult) -> bool:

@@ -2,18 +2,21 @@
 
 Cuts(state, rounding).cut_off(1)          the call that does so on the right, as a mistake
 Cuts(state, rounding).look_for(results)   such calls that no gradient has shown yet are added as mistakes
+Cuts(state, rounding).stopped(1, calls)   the call at which the right's gradients end, whatever it does, as a mistake
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ..model.pairs import Layout
 from ..model.records import Call
 from ..model.results import CallResult, Mistake
-from ..operations.sides import inputs_of, name_of
+from ..operations.sides import inputs_of, name_of, outputs_of
 from .detours import is_detour
 from .gradient_rounding import GradientRounding
 from .rounding import unit
-from .state import JudgeState, attach, only_call
+from .state import JudgeState, attach, is_float, only_call
 
 _UNITS = 4.0
 """Units by which two gradients may differ that are one, but for rounding."""
@@ -45,6 +48,42 @@ class Cuts:
             ):
                 return self._told(which, call)
         return None
+
+    def _stop(self, which: int, calls: Sequence[Call]) -> Call | None:
+        """The call on the way from some others whose results want no gradient, though what it takes does: it lets none through, as
+        a write that a framework keeps no gradient of. None if there is none before calls that have gradients.
+        """
+        side = self._state.sides[which]
+        waiting, seen = [*calls], {call.id for call in calls}
+        while waiting:
+            call = waiting.pop(0)
+            made = [number for number in outputs_of(call).values() if is_float(side.tensor(number).spec.dtype)]
+            if made and not any(side.tensor(number).requires_grad for number in made):
+                if any(map(side.leads_to_gradients, made)):
+                    return call
+                continue
+            takers = [taker for number in made for taker in side.takers(number) if taker.id not in seen]
+            waiting += takers
+            seen.update(taker.id for taker in takers)
+        return None
+
+    def stopped(self, which: int, calls: Sequence[Call]) -> tuple[Mistake, Call] | None:
+        """That call as a mistake."""
+        stop = self._stop(which, calls)
+        if stop is None:
+            return None
+        side, other = (("left", "right"), ("right", "left"))[which]
+        behind = f", and so none to {name_of(calls[0])}" if stop not in calls else ""
+        match = self._state.match_of[which].get(stop.id)
+        left, right = (match.left, match.right) if match is not None else only_call(which, stop)
+        mistake = Mistake(
+            "gradient",
+            f"the {side} lets no gradient through: {name_of(stop)}",
+            f"no gradient comes back through {name_of(stop)} on the {side}{behind}",
+            f"let the gradient through on the {side}, or see why the {other} does",
+            side, backward=True, left=left, right=right,
+        )  # fmt: skip
+        return mistake, stop
 
     def _told(self, which: int, call: Call) -> tuple[Mistake, Call]:
         side = ("left", "right")[which]

@@ -178,7 +178,7 @@ class Lone:
                     self._state.remarks.append(f"{stray.slot} is a parameter on the {side} and a buffer on the {other}")
                     continue
                 tie = self._tie(which, stray.slot, value)
-                explained = tie or self._cuts.cut_off(1 - which)
+                explained = tie or self._cuts.cut_off(1 - which) or self._stopped(1 - which, value)
                 if explained is not None:
                     mistake, call = explained
                     if mistake not in self._state.always:
@@ -195,6 +195,14 @@ class Lone:
                 self.untold.append(
                     f"of the {side}, the gradient of {names} was compared with none of the {other}'s{why}"
                 )
+
+    def _stopped(self, which: int, value: int | None) -> tuple[Mistake, Call] | None:
+        """The call that lets no gradient through to a weight of one side, which wants one, by the other side's number of it."""
+        partner = None if value is None else self._state.partner(1 - which, value)
+        side = self._state.sides[which]
+        if partner is None or not side.tensor(partner).requires_grad or side.has_gradient(partner):
+            return None
+        return self._cuts.stopped(which, side.takers(partner))
 
     def _is_open(self, which: int, stray: Stray, value: int | None) -> bool:
         """True if it is not known whether the other side has a gradient too: the parameter was compared with none, or may be one of

@@ -236,12 +236,20 @@ def _interpolated(name: str, axes: int) -> Rule:
     return rule
 
 
-@rule_for("upsample_bicubic2d", "upsample_bicubic2d_backward")
+@rule_for(
+    "upsample_bicubic2d",
+    "upsample_bicubic2d_backward",
+    "_upsample_bicubic2d_aa",
+    "_upsample_bicubic2d_aa_backward",
+    "_upsample_bilinear2d_aa",
+    "_upsample_bilinear2d_aa_backward",
+)
 def _bicubic(mode: RunningError, y: Tensor, x: Tensor, *args: Any, **kwargs: Any) -> Error:
-    """Weights of both signs: bounded by the largest value."""
+    """Weights of both signs, or computed from places of many neighbours: bounded by the largest value."""
     error = error_of(mode, x)
-    size = x.abs().max() * max(count_terms(x, y), 1.0)
-    return sum_of(None if error is None else 2 * error.max().expand_as(y), mode.rounded(size.expand_as(y), 32.0))
+    size = (x.abs().max() * max(count_terms(x, y), 1.0)).expand_as(y)
+    off = 4 * mode.sum_unit * max(*x.shape[2:], *y.shape[2:])  # a weight is as far off as its place, on both axes
+    return sum_of(None if error is None else 2 * error.max().expand_as(y), mode.rounded(size, 32.0) + off * size)
 
 
 for _name in [
