@@ -118,6 +118,26 @@ def test_a_value_that_one_side_alone_has_is_made_of_what_both_have(tmp_path: Pat
     assert trained(tmp_path / "back", *ways[::-1]).code == 0
 
 
+@pytest.mark.parametrize("cut", [False, True], ids=["right", "cut"])
+def test_a_gradient_of_operands_that_are_apart_by_rounding(tmp_path: Path, cut: bool) -> None:
+    """A divisor near zero, whose gradient is a sum of terms that cancel: the sine of one rounding is much of it."""
+
+    def divided(s: Any, x: torch.Tensor, factors: tuple[float, ...], cut: bool) -> torch.Tensor:
+        waves = x
+        for factor in factors:
+            waves = waves * factor
+        y = s.a(waves.sin())
+        below = y[..., -1:] * 1e-2
+        return s.b(torch.cat([y[..., :-1] / (below.detach() if cut else below), y[..., -1:]], -1))
+
+    ways = [
+        functools.partial(divided, factors=factors, cut=cut and len(factors) == 1) for factors in ((1e4, 0.7), (7e3,))
+    ]
+
+    assert trained(tmp_path / "there", *ways).code == int(cut)
+    assert trained(tmp_path / "back", *ways[::-1]).code == int(cut)
+
+
 def by_hand(s: Any, x: torch.Tensor, cut: bool = False) -> torch.Tensor:
     scores = s.a(x)
     largest = scores.amax(-1, keepdim=True)

@@ -53,6 +53,7 @@ class GradientRounding:
         """
         self._shares: dict[tuple[int, int], float] = {}
         self._sent_back: dict[tuple[int, int], dict[int, float]] = {}
+        self._by_operands: dict[int, dict[int, float]] = {}
 
     @property
     def least(self) -> float:
@@ -163,7 +164,20 @@ class GradientRounding:
         """Root mean square of the difference that rounding explains of two gradients which were sent back like this."""
         sent = [(which, call, part) for which, own in enumerate(parts) for call, part in own]
         own = sum(self._allowed(*each) for each in sent)
-        return _NOISE * own + _CARRIED * sum(self._carried(*each) for each in sent)
+        inherited = sum(self._inherited(call, part) for which, call, part in sent if which)
+        return _NOISE * own + _CARRIED * (sum(self._carried(*each) for each in sent) + inherited)
+
+    def _inherited(self, call: Call, number: int) -> float:
+        """Root mean square of what the differences of its operands, which rounding explains, do to a gradient that a call of the
+        right sends back: a divisor near zero.
+        """
+        if call.id not in self._by_operands:
+            from ..operations.pullbacks import inherited_of
+
+            self._by_operands[call.id] = {}
+            with contextlib.suppress(not_recomputable(), RuntimeError):
+                self._by_operands[call.id] = inherited_of(self._state.recomputation, call, self._state.bound)
+        return self._by_operands[call.id].get(number, 0.0)
 
     def _carried(self, which: int, call: Call, number: int) -> float:
         """Root mean square of what the differences that came back to a call become in a gradient that it sends back, as far as

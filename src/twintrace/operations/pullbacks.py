@@ -2,6 +2,7 @@
 
     difference_of_gradients(recomputation, (17, 21), bound, ends)      Pullback(relative=6.4e-01, …)
     sent_back_of(recomputation, 0, call, {30: difference})              root mean square of what a difference becomes, by gradient
+    inherited_of(recomputation, call, bound)                            the same of what differences in its operands do
 
     value ─▶ calls ─▶ ends          values whose gradients were compared, and agree
     gradient ◀─ vector-Jacobian product of the calls ◀─ the left's gradients of the ends, on both sides
@@ -135,13 +136,36 @@ def sent_back_of(
     its operands: what differences in the gradients of its results become. `received` has them by the numbers of those recorded;
     results without one send nothing back. Raises NotRecomputable.
     """
-    side, values = recomputation.sides[which], recomputation.values[which]
+    found = _sent_back(recomputation, which, call, received, recomputation.values[which])
+    return {gradient: _rms(total) for gradient, total in found.items()}
+
+
+def inherited_of(recomputation: Recomputation, call: Call, bound: Mapping[int, Bound]) -> dict[int, float]:
+    """Root mean squares of what a call of the right sends back otherwise with the left's operands, of the same gradients of its
+    results, by the numbers of the recorded gradients of its operands. Raises NotRecomputable.
+    """
+    own = recomputation.values[1]
+    received = {gradient: own(gradient) for gradient in gradients_of(recomputation.sides[1], call).outputs.values()}
+    mine = _sent_back(recomputation, 1, call, received, own)
+    other = _sent_back(recomputation, 1, call, received, recomputation.from_left(bound))
+    return {gradient: _rms(total - other[gradient]) for gradient, total in mine.items() if gradient in other}
+
+
+def _rms(value: Tensor) -> float:
+    return float(value.norm()) / math.sqrt(max(value.numel(), 1))
+
+
+def _sent_back(
+    recomputation: Recomputation, which: int, call: Call, received: Mapping[int, Tensor], read: Callable[[int], Tensor]
+) -> dict[int, Tensor]:
+    """Gradients of the operands of a call, of `received` and of the operands that are `read`, by the numbers of those recorded."""
+    side = recomputation.sides[which]
     meaning = side.meaning(call)
     if meaning is None or traits_of(meaning).random:
         raise NotRecomputable(f"{name_of(call)} cannot be recomputed")
     gradients, operands, numbers = gradients_of(side, call), dict[str, Tensor](), dict[str, int]()
     for path, operand in meaning.operands():
-        tensor = values(operand.tensor).detach()
+        tensor = read(operand.tensor).detach()
         wanted = operand.tensor in gradients.inputs and (tensor.is_floating_point() or tensor.is_complex())
         operands[path], numbers[path] = tensor.clone().requires_grad_() if wanted else tensor, operand.tensor
     with torch.enable_grad(), plain_attention():
@@ -163,11 +187,7 @@ def sent_back_of(
     for path, gradient in zip(leaves, found, strict=True):
         if gradient is not None:
             sums[numbers[path]] = sums[numbers[path]] + gradient if numbers[path] in sums else gradient
-    return {
-        gradient: float(total.norm()) / math.sqrt(max(total.numel(), 1))
-        for value, total in sums.items()
-        for gradient in gradients.inputs[value]
-    }
+    return {gradient: total for value, total in sums.items() for gradient in gradients.inputs[value]}
 
 
 class _Way:
