@@ -146,3 +146,22 @@ def test_positions_are_exact(tmp_path: Path) -> None:
 
     assert "addend: 0 | 1" in str(result)
     assert "size    1.1e-01 apart on the same inputs; worst at [0]: 0 | 1\n" in str(result)
+
+
+@pytest.mark.parametrize("turned", [False, True], ids=["right", "left"])
+def test_an_update_with_a_gradient_of_zeros_is_told_as_that(tmp_path: Path, turned: bool) -> None:
+    """PyTorch passes over a parameter without a gradient; MindSpore has one of zeros, and the weight decays."""
+
+    def run(side: int, record: Callable[..., Any]) -> None:
+        net = Net(lambda s, x: s.a(x), a=nn.Linear(8, 8), unused=nn.Linear(8, 8))
+        optimizer = torch.optim.AdamW(net.parameters(), lr=1e-2)
+        with record(net):
+            net(rand(4, 8)).square().sum().backward()
+            if bool(side) is not turned:
+                net.unused.weight.grad = torch.zeros(8, 8)
+            optimizer.step()
+
+    result = compared(tmp_path, run)
+
+    assert result.code == 1
+    assert f"only the {'left' if turned else 'right'} updates it: with a gradient of zeros too it decays" in str(result)

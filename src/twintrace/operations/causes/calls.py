@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ...model.records import Call
+from ...model.sites import Phase
 from ...model.values import tensor_slots
 from ..candidates import SIDES, Candidate, Cause, call_text, exchanged, with_substitute
 from ..meanings import Argument, Meaning, Operand, told
@@ -43,10 +44,13 @@ def lone_calls(search: Search, which: int, every: bool = False) -> Iterator[Cand
     for place, meaning in reversed([*enumerate(meanings)]):
         if not every and meaning.operation not in more and any(meaning is pair[which] for pair in search.pairs):
             continue
-        text = f"only the {SIDES[which]} {_deed(search, which, meaning)}"
+        text, advice = f"only the {SIDES[which]} {_deed(search, which, meaning)}", _ADVICE[which]
         calls = (search.slices[which].calls[place],)
+        if calls[0].site.phase is Phase.UPDATE:
+            text = f"only the {SIDES[which]} updates it: with a gradient of zeros too it decays, and the other side has none"
+            advice = f"leave it out of the {SIDES[which]}'s optimizer, or give it a gradient of zeros on the other side"
         at = ((), calls) if which else (calls, ())
-        cause = Cause(text, "", meaning.operation, _ADVICE[which], True, at[0], at[1], "without it")
+        cause = Cause(text, "", meaning.operation, advice, True, at[0], at[1], "without it")
         for rest in _left_out(meanings, place):
             yield Candidate.on(which, cause, rest)
 
