@@ -214,3 +214,33 @@ def test_a_view_at_the_end_of_a_layer_is_recomputed(tmp_path: Path, name: str) -
     head = cell(lambda net, x: getattr(ms.mint, name)(ms.mint.sigmoid(x) * 10, *given))
     found = compared(tmp_path, left, cell(lambda net, x: net.head(x), head=head), x)
     assert found.code == 0, found
+
+
+def test_a_write_in_place_that_is_lost_is_told(tmp_path: Path) -> None:
+    """MindSpore's add_ has a kernel for CPUs that returns the sum and writes nothing."""
+    ms = pytest.importorskip("mindspore")
+    values = np.random.default_rng(0).standard_normal((4, 6)).astype(np.float32)
+
+    class Left(torch.nn.Module):
+        def forward(self, x):
+            total = x * 0
+            total.add_(x.sin())
+            return total.reshape(2, 2, 6) * 2
+
+    class Right(ms.nn.Cell):
+        def construct(self, x):
+            total = x * 0
+            total.add_(ms.ops.sin(x))
+            return total.reshape(2, 2, 6) * 2
+
+    with tt.record(str(tmp_path / "left"), net := Left(), keep="tensor"):
+        net(torch.from_numpy(values))
+    with tt.record(str(tmp_path / "right"), cell := Right(), keep="tensor"):
+        written = bool((cell(ms.Tensor(values)).asnumpy() != 0).any())
+
+    result = tt.compare(str(tmp_path / "left"), str(tmp_path / "right"))
+
+    if written:
+        assert result.code == 0
+    else:
+        assert "the right's mindspore.Tensor.add_ does not give what it computes of its own operands" in str(result)

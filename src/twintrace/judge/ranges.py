@@ -91,6 +91,10 @@ class RangeJudge:
                 )
         return None
 
+    def _is_wrong(self, which: int, call: Call) -> bool:
+        """True if a call does not give what it computes of its own operands."""
+        return any(score.ratio > 1 for score in self._state.recomputation.audit(which, call).forward.values())
+
     def _chooses(self, which: int, part: Slice) -> bool:
         """True if a call of a slice picks values by their size: of those that are rounded to one, any is right."""
         meanings = [self._state.sides[which].meaning(call) for call in part.calls]
@@ -232,6 +236,9 @@ class RangeJudge:
         maker = "" if call is None else f"the {side}'s {'backward pass of ' * backward}{name_of(call)}"
         if cause is not None:
             why, advice = f"{maker}: {cause.why}", cause.advice
+        elif call is not None and lost is not None and self._is_wrong(which, call):
+            why = f"{maker} does not give what it computes of its own operands: no rounding explains that"
+            advice = f"look at the {side}'s kernel: what it writes in place may be lost"
         elif maker:
             why = f"{maker} {'rounds it away' if lost else 'makes it of finite values'}"
             advice = "compute this in a type with a wider range, or scale what comes in" if lost else ""

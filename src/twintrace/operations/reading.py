@@ -152,8 +152,8 @@ class Recorded:
         for slot, number in self.call.after.items():
             name = signature.name_of(slot) if signature is not None else None
             if self.inplace and slot in ("0", "kw.input", "kw.self"):
-                # A call that returns has made another tensor, as MindSpore's `x += y` may, and left this one alone.
-                if not returned:
+                # An operator that returns has made another tensor, as MindSpore's `x += y` may, and left this one alone.
+                if not returned or not self.call.site.name.endswith("__"):
                     results.setdefault(number, 0)
             elif slot.startswith("kw.out"):
                 results.setdefault(number, int(slot.rpartition(".")[2]) if slot[-1].isdigit() else 0)
