@@ -108,6 +108,21 @@ def test_an_index_is_told_as_it_would_be_written(tmp_path: Path) -> None:
     assert "index: (0:4, 0:16:2) | (0:4, 1:16:2)" in str(trained(tmp_path, *ways))
 
 
+def test_an_opposite_sign_is_the_cause(tmp_path: Path) -> None:
+    """The other half of a rotation is negated."""
+
+    def turned(s: Any, x: torch.Tensor, first: bool) -> torch.Tensor:
+        cosines, sines = tables()
+        values = heads(s.q(x))
+        one, two = values[..., :4], values[..., 4:]
+        half = torch.cat((-two, one), -1) if first else torch.concat((two, torch.negative(one)), -1)
+        return s.o((values * cosines + half * sines).transpose(1, 2).reshape(4, 16, 32))
+
+    result = trained(tmp_path, *(functools.partial(turned, first=first) for first in (True, False)))
+
+    assert "the right's result has the opposite sign; with it changed the results agree" in str(result)
+
+
 def test_gradients_that_come_back_through_a_mistake_are_no_others(tmp_path: Path) -> None:
     ways = functools.partial(masked_by_hand, masked=True), functools.partial(attention)
 

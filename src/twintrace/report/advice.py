@@ -106,7 +106,8 @@ def _change(result: Comparison, parting: Divergence, mistake: Mistake) -> str:
     near = None if parting.backward else _nearest_alone(result, parting)
     if near is not None and mistake.kind != "kernel":
         return f"look at what only the {near[0]} calls before it: {single_place(near[1])}, {source_of([near[1]])}"
-    names = [name for name, _ in telling_settings(parting)]
+    # What two calls compute was tried with each other's settings: one that is left explains nothing.
+    names = [name for name, _ in telling_settings(parting)] if mistake.kind != "meaning" else []
     if names:
         return f"give both sides the same {', '.join(names[:3])}{line}"
     return f"look at what the two {'lines above' if line else 'calls'} do differently{line}"

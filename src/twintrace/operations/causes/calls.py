@@ -1,6 +1,7 @@
 """Calls and modules that one side alone makes, or makes otherwise.
 
 lone_calls(search, 1)              candidates: "only the right multiplies by 0.125 (torch.Tensor.mul)"
+opposite_sign(search)              candidates: "the right's result has the opposite sign"
 operations_of(search, one, two)    candidates: "the left computes gelu, the right silu"
 variants_of(search, 0)             candidates: known variants of the calls of one side
 """
@@ -53,6 +54,19 @@ def lone_calls(search: Search, which: int, every: bool = False) -> Iterator[Cand
         cause = Cause(text, "", meaning.operation, advice, True, at[0], at[1], "without it")
         for rest in _left_out(meanings, place):
             yield Candidate.on(which, cause, rest)
+
+
+def opposite_sign(search: Search) -> Iterator[Candidate]:
+    """The right's result with its sign changed: the other half of a rotation is negated, a difference is taken the other way."""
+    number = search.slices[1].tensor
+    cause = Cause(
+        "the right's result has the opposite sign",
+        setting="sign",
+        advice="change the sign on the right",
+        how="with it changed",
+    )
+    changed = Meaning("neg", {"input": Operand(number)}, {number: 0}, "neg")
+    yield Candidate.on(1, cause, [*search.right, changed])
 
 
 def lone_modules(search: Search, which: int) -> Iterator[Candidate]:

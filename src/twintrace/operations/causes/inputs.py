@@ -13,9 +13,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ...model.pairs import Layout
+from ...model.records import Call
 from ..candidates import Candidate, Cause, with_substitute
 from ..meanings import Operand, told
-from ..sides import Bound, name_of
+from ..sides import Bound, name_of, outputs_of
 from ..traits import traits_of
 
 if TYPE_CHECKING:
@@ -90,8 +91,10 @@ def other_inputs(search: Search) -> Iterator[Candidate]:
             same = search.recomputation.values[0].spec(mine).shape == search.recomputation.values[1].spec(number).shape
             if mine in taken or mine not in partners or not same:
                 continue
-            origins = _origin(search, 1, number), _origin(search, 0, mine)
-            parts = ("", "") if origins[0] != origins[1] else (_part(search, 1, number), _part(search, 0, mine))
+            makers = _origin(search, 1, number), _origin(search, 0, mine)
+            origins = [_told_origin(search, *each) for each in ((1, number, makers[0]), (0, mine, makers[1]))]
+            one = origins[0] == origins[1] or _are_compared(search, *makers)
+            parts = (_part(search, 1, number), _part(search, 0, mine)) if one else ("", "")
             theirs, ours = (f"{part}{origin}" for part, origin in zip(parts, origins, strict=True))
             text = f"the right takes {theirs} where the left takes {ours}: are the two exchanged?"
             bound = {**search.bound, number: replace(search.bound[number], left=mine)}
@@ -138,10 +141,11 @@ def _part(search: Search, which: int, number: int) -> str:
     return ""
 
 
-def _origin(search: Search, which: int, number: int) -> str:
+def _origin(search: Search, which: int, number: int) -> Call | None:
+    """The call that made a value, before it was moved: the name of a layer says more than the transpose after it."""
     side = search.recomputation.sides[which]
     maker = side.maker(number)
-    for _ in range(_INPUTS):  # the name of a layer says more than the transpose after it
+    for _ in range(_INPUTS):
         meaning = side.meaning(maker) if maker is not None else None
         if maker is None or meaning is None or not traits_of(meaning).moves:
             break
@@ -150,6 +154,19 @@ def _origin(search: Search, which: int, number: int) -> str:
         if before is None:
             break
         maker = before
+    return maker
+
+
+def _told_origin(search: Search, which: int, number: int, maker: Call | None) -> str:
     if maker is None:
         return f"{search.recomputation.values[which].spec(number)}, which no recorded call made"
     return f"the result of {name_of(maker)} in {maker.site.path or 'the model'}"
+
+
+def _are_compared(search: Search, right: Call | None, left: Call | None) -> bool:
+    """True if a result of one call was compared with one of the other."""
+    if right is None or left is None:
+        return False
+    made = set(outputs_of(left).values())
+    partners = (search.bound.get(number) for number in outputs_of(right).values())
+    return any(partner is not None and partner.left in made for partner in partners)

@@ -16,7 +16,7 @@ from ..differences import HIDDEN, difference_of, relative_difference
 from ..evaluation import DTYPES, SINGLE, NotRecomputable, run
 from ..meanings import Meaning
 from ..sides import Bound, Slice, outputs_of
-from .calls import lone_calls, lone_modules, operations_of, variants_of
+from .calls import lone_calls, lone_modules, operations_of, opposite_sign, variants_of
 from .inputs import exchanged_inputs, exchanged_transposed, other_inputs, other_leaves
 from .masks import masks
 from .paths import lone_paths, operand_paths
@@ -113,6 +113,7 @@ def _candidates(search: Search) -> Iterator[Candidate]:
     yield from written_numbers(search)
     for which in (1, 0):
         yield from variants_of(search, which)
+    yield from opposite_sign(search)
     yield from exchanged_inputs(search)
     yield from exchanged_transposed(search)
     yield from other_inputs(search)
