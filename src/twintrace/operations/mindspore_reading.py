@@ -320,9 +320,11 @@ def _inner(recorded: Recorded) -> Meaning:
 
 @_special("split", "Tensor.split", "mint.split")
 def _split(recorded: Recorded) -> Meaning:
-    bound = _bound(recorded, "split(input, sizes, axis=None, *, dim=None, tensor=None, split_size_or_sections=None)")
-    place = axis(given(bound["dim"], given(bound["axis"], 0)), recorded.context.rank(bound["input"]))
-    return recorded.meaning("split", {"input": bound["input"], "sizes": recorded.context.parts(place), "dim": place})
+    names = "input=None, sizes=None, axis=None, *, dim=None, tensor=None, split_size_or_sections=None, split_size=None"
+    bound = _bound(recorded, f"split({names})")
+    tensor = given(bound["input"], bound["tensor"])
+    place = axis(given(bound["dim"], given(bound["axis"], 0)), recorded.context.rank(tensor))
+    return recorded.meaning("split", {"input": tensor, "sizes": recorded.context.parts(place), "dim": place})
 
 
 @_special("Tensor.squeeze", "squeeze")
