@@ -5,7 +5,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from twintrace.model.records import Call, Gradient, Role  # noqa: E402
+from twintrace.model.records import Call, Config, Gradient, Role  # noqa: E402
 from twintrace.model.sites import Kind, Site  # noqa: E402
 from twintrace.model.tensors import Spec, Tensor  # noqa: E402
 from twintrace.model.values import TensorRef  # noqa: E402
@@ -70,6 +70,17 @@ def test_a_copy_that_came_about_unseen_is_the_same_value():
     calls = [call(1, "exp", 10, 11), call(2, "tanh", 21, 12, 90), call(3, "sin", 11, 13, 91)]
     found = side(calls, {11: "same", 21: "same"})
     assert gradients(found, 11) == gradients(found, 21) == [90, 91]
+
+
+def test_a_copy_of_what_was_made_inside_a_layer_is_what_the_layer_hands_out():
+    """A layer makes 11 and hands out 12; tensor 21 has their bits, and no recorded call made it."""
+    inner = Call(2, Site(Kind.API, "torch.exp", 0), 1, (TensorRef(10),), {}, TensorRef(11), order=1)
+    settings = Config("act", "ReLU", {"torch_class": "torch.nn.modules.activation.ReLU"})
+    site = Site(Kind.MODULE, "act", 0, type="ReLU")
+    outer = Call(1, site, None, (TensorRef(10),), {}, TensorRef(12), config=settings, order=2)
+    calls = [inner, outer, call(3, "tanh", 21, 13, 90), call(4, "sin", 12, 14, 91)]
+    found = side(calls, {11: "same", 12: "same", 21: "same"})
+    assert gradients(found, 12) == [90, 91]
 
 
 @pytest.mark.parametrize(("bits", "expected"), [({12: "same", 13: "same"}, 12), ({}, 13)])

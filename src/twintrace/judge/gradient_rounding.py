@@ -33,7 +33,9 @@ from .state import SHARES, SINGLE, JudgeState, not_recomputable, times_bound
 _NOISE = 64.0
 """Units of the element type by which gradients may differ after many layers, relative to their norm."""
 _CARRIED = 2.0
-"""Multiple of what the differences that came back become in a call: it is exact but for the rounding of the call itself."""
+"""Multiple of what the differences that came back become in a call: it is exact but for the rounding of the call itself, and of two
+gradients that are nothing but rounding one may be larger than their difference.
+"""
 _ROUNDINGS = 4.0
 """Times that a gradient in 16 bits was rounded on its way."""
 
@@ -109,7 +111,7 @@ class GradientRounding:
         """
         if not self._is_audited(which, call, part):
             return whole is None or not self.is_beyond(whole)
-        allowed = self._allowed(which, call, part) + self._carried(which, call, part)
+        allowed = self._allowed(which, call, part) + _CARRIED * self._carried(which, call, part)
         size = self._state.recomputation.recorded.rms(which, part)
         return size <= allowed or size <= self._left_over(which, call, part) or self._is_left_over(which, call)
 

@@ -404,7 +404,7 @@ class Side:
         have been counted elsewhere already: see `Recorded.summands`.
         """
         found: list[tuple[Call, int]] = []
-        seen = {number, self.origin(number)}
+        seen = {number, self.origin(number), *self._made_inside(number)}
         waiting = sorted(seen)
         while waiting:
             current = waiting.pop()
@@ -414,6 +414,14 @@ class Side:
                     seen.add(same)
                     waiting.append(same)
         return found
+
+    def _made_inside(self, number: int) -> list[int]:
+        """Tensors with the bits of one that a layer hands out, made by the calls inside it: a copy may be of any of them."""
+        maker = self._maker(number)
+        if maker is None or self.is_leaf(maker):
+            return []
+        alike = self._made_alike(number)
+        return [other for other in alike if any(self._is_inside(call, maker) for call in self._makers[other])]
 
     def _handed_on(self, number: int) -> list[int]:
         """Results with the bits of their operand, of calls that took part in no backward pass."""
