@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import replace
+from unittest import mock
 
 import numpy as np
 import pytest
 
 from tests.judge.evidence import evidence, tensor
+from twintrace.judge.gradient_rounding import GradientRounding
 from twintrace.judge.policies import relative_error
 from twintrace.judge.rounding import Backward, allowance, backward_cancellation, cancellation, reduction_length, unit
 from twintrace.model.tensors import DTYPES, UNITS, Spec, Tensor
@@ -190,3 +193,16 @@ def test_the_reasons_of_a_bound_are_told():
         == "f32, a function computed by approximation, sums of 16, what came in is 1.0e-03 apart, cancellation of 6.0e+01"
     )
     assert allowance(result, stated(1.0, (2, 4), "bf16"), [], Traits(), incoming=0.0).because == "bf16"
+
+
+@pytest.mark.parametrize(("size", "covered"), [(1.5, True), (2.5, False)])
+def test_a_gradient_of_rounding_alone_may_be_larger_than_its_difference(size, covered):
+    """Of two that are nothing but rounding: 3 on the left, 2 on the right, and 1 is what was carried to here."""
+    rounding = GradientRounding.__new__(GradientRounding)
+    rounding._state = mock.Mock()
+    rounding._state.recomputation.recorded.rms.return_value = size
+    own = {"_is_audited": True, "_allowed": 0.0, "_carried": 1.0, "_is_left_over": False}
+    with contextlib.ExitStack() as stack:
+        for name, value in own.items():
+            stack.enter_context(mock.patch.object(GradientRounding, name, return_value=value))
+        assert rounding.covers(0, mock.Mock(), 7) is covered
