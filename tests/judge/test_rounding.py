@@ -201,7 +201,7 @@ def test_a_gradient_of_rounding_alone_may_be_larger_than_its_difference(size, co
     rounding = GradientRounding.__new__(GradientRounding)
     rounding._state = mock.Mock()
     rounding._state.recomputation.recorded.rms.return_value = size
-    own = {"_is_audited": True, "_allowed": 0.0, "_carried": 1.0, "_is_left_over": False}
+    own = {"_is_audited": True, "_allowed": 0.0, "_carried": 1.0, "_left_over": 0.0, "_is_left_over": False}
     with contextlib.ExitStack() as stack:
         for name, value in own.items():
             stack.enter_context(mock.patch.object(GradientRounding, name, return_value=value))
