@@ -180,3 +180,22 @@ def test_an_update_with_a_gradient_of_zeros_is_told_as_that(tmp_path: Path, turn
 
     assert result.code == 1
     assert f"only the {'left' if turned else 'right'} updates it: with a gradient of zeros too it decays" in str(result)
+
+
+def test_a_cast_does_not_hide_a_scale_that_lacks(tmp_path: Path) -> None:
+    """A port calls a fused attention whose result has 16 bits, and whose scale is 1 unless it is given."""
+
+    def attended(s: Any, x: torch.Tensor, right: bool) -> torch.Tensor:
+        q, k, v = (heads(getattr(s, name)(x)) for name in "qkv")
+        if right:
+            q, k, v = (value.half().float() for value in (q, k, v))
+            out = (((q @ k.mT) * 1.0).softmax(-1) @ v).half().float()
+        else:
+            out = F.scaled_dot_product_attention(q, k, v)
+        return s.o(out.transpose(1, 2).flatten(2))
+
+    result = trained(tmp_path, *(functools.partial(attended, right=right) for right in (False, True)))
+
+    causes = [mistake.why for item in result.results for mistake in item.mistakes if mistake.effective]
+    assert any("loses precision" in why for why in causes)
+    assert any("scale: 0.353553" in why for why in causes)

@@ -30,6 +30,7 @@ from .explanations import Explainer
 from .fallback import Fallback, is_near
 from .leaves import PICKING, Leaves
 from .ranges import RangeJudge
+from .rounding import unit
 from .state import (
     EXACT,
     SHARES,
@@ -46,6 +47,8 @@ from .state import (
 if TYPE_CHECKING:
     from ..operations.differences import Difference
 
+_BEYOND_CASTS = 64.0
+"""Units of a cast's element type, relative to the result, that what was cast may be off by: the rounding of many layers."""
 SELECTIVE = frozenset(("softmax", "log_softmax", "scaled_dot_product_attention", "relu", "clamp", "max_pool", "amax"))
 """Operations whose gradient forgets an operand where their result does: a masked score."""
 
@@ -224,7 +227,7 @@ class Values:
         precise = self._explainer.precision_mistake(item, left, right, difference)
         if precise is not None:
             mistakes.append(precise)
-        elif difference is not None:
+        if difference is not None and (precise is None or self._is_more_than_a_cast(left, right, difference)):
             terms = replace(terms, meaning=difference.relative)
             if difference.significant and self._state.recomputation.is_unavoidable(left, right):
                 names = " and ".join(dict.fromkeys(name_of(call) for call in (*left.calls, *right.calls)))
@@ -267,6 +270,17 @@ class Values:
         detour = updated and any(map(is_detour, self._state.begins_with(left, right)))
         because, reordered = told(terms, incoming.outcome), self._is_reordered(item, left, right)
         return Standing(outcome, terms, because, sources=incoming.sources, detour=detour, reordered=reordered)
+
+    def _is_more_than_a_cast(self, left: Slice, right: Slice, difference: Difference) -> bool:
+        """True if two slices differ by far more than the coarsest element type in them explains: a cast, and a scale that lacks."""
+        types = {
+            self._state.sides[which].tensor(number).spec.dtype
+            for which, part in enumerate((left, right))
+            for call in part.calls
+            for number in outputs_of(call).values()
+        }
+        coarsest = max((unit(dtype, dtype) for dtype in types), default=0.0)
+        return difference.significant and difference.relative > _BEYOND_CASTS * coarsest
 
     def _is_reordered(self, item: TensorResult, left: Slice, right: Slice) -> bool:
         """True if two values that are both right differ because a call before them may give its results in any order, or has
