@@ -262,3 +262,19 @@ def test_a_loss_in_the_other_16_bit_type_is_told(tmp_path: Path) -> None:
     found = compared(tmp_path, run)
     assert found.code == 1, tt.verdict(found)
     assert "f32 | f16" in tt.verdict(found)
+
+
+def test_a_part_of_a_result_that_one_side_alone_looks_at_is_none(tmp_path: Path) -> None:
+    """Without modules, what nobody takes is a result; Python that iterates over one takes its rows."""
+
+    def run(side: int, record: Callable[..., Any]) -> None:
+        net = Net(lambda s, x: F.relu(s.a(x)).square(), a=nn.Linear(8, 8))
+        with record(net):
+            out = net(rand(4, 8))
+            out.sum().backward()
+            if side:
+                assert out[0].shape == (8,)
+
+    result = compared(tmp_path, run, level="api")
+
+    assert result.code == 0, str(result)

@@ -109,7 +109,8 @@ class Lone:
                     continue
                 spec = self._state.sides[which].tensor(number).spec
                 maker = self._state.sides[which].maker(number) or call
-                if self._is_known_otherwise(which, maker, number):
+                if self._is_known_otherwise(which, maker, number, bool(alone[1 - which])):
+                    self._ends.told[which].add(number)
                     continue
                 if self._ends.changes_state(which, call, number):
                     self.differences.append(
@@ -122,15 +123,16 @@ class Lone:
                         f"the {side}'s result of {name_of(maker)}, {spec}, was compared with none of the {other}'s"
                     )
 
-    def _is_known_otherwise(self, which: int, call: Call, number: int) -> bool:
-        """True of what is no result of its own: a view of a value that was compared, of which others took the shape; places of
-        elements that nobody takes, beside the elements.
+    def _is_known_otherwise(self, which: int, call: Call, number: int, others: bool) -> bool:
+        """True of what is no result of its own: a view of a value that was compared, of which others took the shape, or that
+        nobody takes where the other side has no result to compare (`others`); places of elements beside the elements.
         """
         side = self._state.sides[which]
         meaning = side.meaning(call) if call.site.kind is not Kind.MODULE and not call.mutates else None
         if meaning is None:
             return False
-        if traits_of(meaning).moves and side.takers(number):
+        traits = traits_of(meaning)
+        if (traits.moves and side.takers(number)) or ((traits.moves or traits.casts) and not others):
             return all(operand.tensor in self._state.known[which] for _, operand in meaning.operands())
         beside = [other for other in outputs_of(call).values() if other != number and side.takers(other)]
         return bool(beside) and not is_float(side.tensor(number).spec.dtype)
