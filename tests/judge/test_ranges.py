@@ -17,6 +17,7 @@ from torch import nn  # noqa: E402
 from tests.judge.recorded_pairs import Net, compared, rand  # noqa: E402
 from twintrace.judge.ranges import RangeJudge  # noqa: E402
 from twintrace.model.results import Comparison, Mistake  # noqa: E402
+from twintrace.model.values import TensorRef  # noqa: E402
 from twintrace.operations.sides import Slice  # noqa: E402
 
 pytestmark = pytest.mark.needs_torch
@@ -232,18 +233,25 @@ def test_a_row_that_a_mask_hides_whole_is_told(tmp_path: Path, turned: bool) -> 
 # --- masks that MSAdapter fills with the last number of the type, though the call says -inf ---------------------------------
 
 
-def odd(judge: RangeJudge, left: Any, right: Any, exact: Any, edge: int = 0, made: int = 1) -> tuple[bool, bool]:
-    """Elements that are not finite on one side alone, of two values in float16 that both calls mean to be `exact`."""
-    spec = SimpleNamespace(spec=SimpleNamespace(dtype="f16"))
+def odd(
+    judge: RangeJudge, left: Any, right: Any, exact: Any, edge: int = 0, made: int = 1, dtype: str = "f16"
+) -> tuple[bool, bool]:
+    """Elements that are not finite on one side alone, of two values that both calls mean to be `exact`: they make one in float16,
+    of which another one makes these.
+    """
+    spec, half = (SimpleNamespace(spec=SimpleNamespace(dtype=name)) for name in (dtype, "f16"))
+    side = SimpleNamespace(tensor=lambda number: spec if number == made else half)
+    fill: Any = SimpleNamespace(output=TensorRef(99), after={})
     item = SimpleNamespace(left=spec, right=spec, pair=SimpleNamespace(left=made, right=made, layout=None))
     values = torch.tensor(left), torch.tensor(right)
     judge._state = SimpleNamespace(  # type: ignore[assignment]
         recomputation=SimpleNamespace(
             recorded=SimpleNamespace(laid_alike=lambda numbers, layout: values),
             exact=lambda *slices: (torch.tensor(exact), torch.tensor(exact)),
-        )
+        ),
+        sides=(side, side),
     )
-    return judge._odd_elements(item, (Slice(made, (), (edge,)), Slice(made, (), (edge,)), {}))  # type: ignore[arg-type]
+    return judge._odd_elements(item, (Slice(made, (fill,), (edge,)), Slice(made, (fill,), (edge,)), {}))  # type: ignore[arg-type]
 
 
 def test_the_last_number_of_a_type_is_its_infinity_where_that_is_meant() -> None:
@@ -253,6 +261,7 @@ def test_the_last_number_of_a_type_is_its_infinity_where_that_is_meant() -> None
     assert odd(judge, [-math.inf, 1.0], [-65000.0, 1.0], [-math.inf, 1.0], made=2) == (True, False)
     assert odd(judge, [math.inf, 1.0], [-65504.0, 1.0], [math.inf, 1.0], made=2) == (True, False)
     assert odd(judge, [-math.inf, 1.0], [-65504.0, 1.0], [-7e4, 1.0], made=2) == (True, False)
+    assert odd(judge, [-math.inf, 1.0], [-65504.0, 1.0], [-math.inf, 1.0], made=7, dtype="f32") == (False, False)
     # What is made of the first: a cast, a sum with scores.
     assert odd(judge, [-math.inf, 1.0], [-65000.0, 1.0], [-math.inf, 1.0], edge=1, made=3) == (False, False)
     assert odd(judge, [-math.inf, 1.0], [-65000.0, 1.0], [-math.inf, 1.0], edge=3, made=4) == (False, False)

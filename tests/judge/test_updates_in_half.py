@@ -81,10 +81,11 @@ def test_a_moment_that_16_bits_do_not_let_decay(tmp_path: Path) -> None:
     assert result.code == 0, str(result)
 
 
-def test_another_decay_of_the_moment_is_told(tmp_path: Path) -> None:
+def test_another_decay_of_the_moment_never_agrees(tmp_path: Path) -> None:
+    """What the two kernels round apart is as much as the decay does in three steps."""
     result = trained(tmp_path, adamw(), lambda parameters: WrittenOut(parameters, 0.99), steps=3)
 
-    assert result.code == 1
+    assert result.code in (1, 3)
 
 
 def test_a_weight_decay_that_is_rounded_away_is_a_remark(tmp_path: Path) -> None:

@@ -154,8 +154,8 @@ class RangeJudge:
             f, g = self._state.recomputation.exact(*slices, item.pair.layout)
             # A fill of -inf beside one of -1e9: the functions differ, and this was found to make no difference.
             meant = f.isinf() != g.isinf()
-            # MSAdapter fills with the last number of the type instead of -inf, which goes on from there.
-            ends = [LARGEST.get(tensor.spec.dtype, math.inf) for tensor in (item.left, item.right)]
+            # MSAdapter fills with the last number of the type instead of -inf, which goes on from there, into other types, too.
+            ends = self._largest(0, item.pair.left, slices[0]), self._largest(1, item.pair.right, slices[1])
             filled = (left.abs() >= ends[0]) & (right.abs() >= ends[1]) & (left.sgn() == right.sgn())
             if not self._filled.isdisjoint(slices[1].edge):
                 filled |= (left <= HIDDEN) & (right <= HIDDEN)
@@ -165,6 +165,12 @@ class RangeJudge:
             meant |= filled
             odd = odd[0] & ~(left.isinf() & f.isinf() & meant), odd[1] & ~(right.isinf() & g.isinf() & meant)
         return bool(odd[0].any()), bool(odd[1].any())
+
+    def _largest(self, which: int, number: int, part: Slice) -> float:
+        """Largest number that all types can hold which a value has on its way."""
+        made = (made for call in part.calls for made in outputs_of(call).values())
+        specs = (self._state.sides[which].tensor(value).spec for value in (number, *made))
+        return min(LARGEST.get(spec.dtype, math.inf) for spec in specs)
 
     def _maker(self, which: int, part: Slice) -> Call | None:
         """The first call of a slice that makes a value that is not finite of values that are."""
