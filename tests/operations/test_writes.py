@@ -102,3 +102,28 @@ def test_of_a_whole_that_is_also_seen_turned_nothing_is_told(tmp_path):
 def test_of_a_view_in_another_shape_nothing_is_told(tmp_path):
     side, _ = recorded(tmp_path / "t", lambda y: y.view(-1)[3:5].zero_(), "op")
     assert side.maker(read_last(side)) is None
+
+
+@pytest.mark.parametrize(
+    ("made", "shared"),
+    [
+        (lambda x: x[0], True),
+        (lambda x: x.view(-1), True),
+        (lambda x: x.t()[1:], True),
+        (lambda x: x.triu(), False),
+        (lambda x: x.clone(), False),
+        (lambda x: torch.cat([x, x]), False),
+        (lambda x: x[torch.tensor([0, 2])], False),
+        (lambda x: x.roll(1, 0).t(), False),
+    ],
+)
+def test_a_write_to_a_copy_changes_no_state(tmp_path, made, shared):
+    """A mask is cut to its upper half and multiplied in place: what it was made of stays as it is."""
+    x = torch.arange(12.0).reshape(3, 4)
+    with tt.record(tmp_path / "t", torch.nn.Identity(), level="api", keep="tensor"):
+        made(x).mul_(2)
+    journal = tt.open(tmp_path / "t").journal(0)
+    side = Side("torch", list(journal.calls()), journal.tensor, "api")
+    [write] = [call for call in side.calls if call.mutates]
+
+    assert side.is_written_state(write, write.output.id) is shared

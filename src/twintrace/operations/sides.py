@@ -234,7 +234,7 @@ class Side:
             meaning = self.meaning(maker)
             if maker.mutates:
                 waiting += _written_to(maker, self.origin(current))
-            elif meaning is not None and traits_of(meaning).moves:
+            elif meaning is not None and _is_view(meaning):
                 waiting += [operand.tensor for _, operand in meaning.operands()]
         return False
 
@@ -529,6 +529,12 @@ class Side:
     def received(self) -> Mapping[int, Sequence[tuple[Call, int]]]:
         """Of each gradient that came into a call: the call, and its result that it is the gradient of."""
         return _by_gradient(self._of_output)
+
+
+def _is_view(meaning: Meaning) -> bool:
+    """True if the result of a call may share memory with its only operand; what places in a tensor choose is a copy."""
+    copied = meaning.called.rpartition(".")[2] == "clone" or len(list(meaning.operands())) > 1
+    return traits_of(meaning).views and not copied
 
 
 def _written_to(call: Call, number: int) -> list[int]:

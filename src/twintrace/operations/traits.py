@@ -33,6 +33,8 @@ class Traits:
     """It draws random numbers."""
     moves: bool = False
     """It only moves or copies values, or makes them from its settings."""
+    views: bool = False
+    """What it moves may share its memory."""
     affine: bool = False
     """Its gradient does not depend on the values that it takes, but for masks."""
     decides: bool = False
@@ -96,6 +98,10 @@ scatter index_copy index_fill index_put masked_fill masked_select masked_scatter
 mirror_pad repeat_interleave tril triu diag diagonal diag_embed meshgrid broadcast_tensors pixel_shuffle pixel_unshuffle
 channel_shuffle depth_to_space space_to_depth where unfold unfold_axis zeros ones full tensor eye one_hot real imag conj positive
 view_as_real view_as_complex complex
+""")
+_VIEWS = _names("""
+identity detach reshape permute expand getitem split unbind diagonal unfold_axis broadcast_tensors real imag view_as_real
+view_as_complex
 """)
 _DECIDES = _names("""
 eq ne lt le gt ge isclose isfinite isinf isnan isneginf isposinf logical_not logical_and logical_or logical_xor all
@@ -229,6 +235,7 @@ def traits_named(name: str) -> Traits:
 def _traits(names: frozenset[str]) -> Traits:
     return Traits(
         moves=bool(names & _MOVES),
+        views=bool(names & _VIEWS),
         affine=bool(names & (_MOVES | _AFFINE)),
         decides=bool(names & _DECIDES),
         chooses=bool(names & _CHOOSES),
