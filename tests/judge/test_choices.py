@@ -134,3 +134,24 @@ def test_places_counted_from_the_end_are_told(tmp_path: Path) -> None:
         return _experts(net, x, weights, places)
 
     assert recorded(tmp_path, (_top, turned), **ROUTED).code == 1
+
+
+@pytest.mark.parametrize("level", ["api", "op"])
+@pytest.mark.parametrize(("largest", "code"), [(True, 0), (False, 1)])
+def test_the_largest_values_are_no_result_where_their_places_are_taken(
+    tmp_path: Path, level: str, largest: bool, code: int
+) -> None:
+    """One side chooses by scores, the other by their probabilities."""
+
+    def chosen(net: Any, x: torch.Tensor, side: int) -> torch.Tensor:
+        scores = net.a(x)
+        scores, greatest = (scores.softmax(-1), largest) if side else (scores, True)
+        places = scores.topk(2, -1, largest=greatest)[1]
+        return net.b(x.gather(-1, places))
+
+    def run(side: int, record: Callable[..., Any]) -> None:
+        net = Net(lambda net, x: chosen(net, x, side), a=nn.Linear(8, 8), b=nn.Linear(2, 4))
+        with record(net):
+            net(rand(4, 8))
+
+    assert compared(tmp_path, run, level=level).code == code

@@ -66,11 +66,12 @@ class Ends:
             if not side.is_leaf(call) or call.site.phase is Phase.BACKWARD:
                 continue
             inner = call.parent is not None or (trained and not call.gradients)
-            if (modules and inner and call.site.phase is not Phase.UPDATE) or traits_named(name_of(call)).uninitialised:
+            traits = traits_named(name_of(call))
+            if (modules and inner and call.site.phase is not Phase.UPDATE) or traits.uninitialised:
                 continue
             made = [number for number in outputs_of(call).values() if not self._is_taken(which, call, number)]
-            if len(made) < len(outputs_of(call)) and traits_named(name_of(call)).moves:
-                made = []  # parts that are left over of a value
+            if len(made) < len(outputs_of(call)) and (traits.moves or traits.chooses):
+                made = []  # parts that are left over of a value; the largest values, where their places are taken
             made = [number for number in made if side.tensor(number).device != "meta"]  # a shape, and nothing in it
             if call.site.phase is Phase.UPDATE:  # counts of steps are nobody's result
                 specs = {number: side.tensor(number).spec for number in made}
