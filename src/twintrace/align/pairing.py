@@ -12,17 +12,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from math import prod
 
 from ..model.pairs import Part
 from ..model.sites import Kind
-from ..model.tensors import UNITS, Tensor
-from ..operations.families import MAKING, SHAPING
+from ..operations.families import SHAPING
 from .classes import Classes
+from .producers import Flow, flow_of, flowing
 from .trees import CallTree, Slot
 from .units import hands_on, is_container, is_parameter, main_parameter, operation
-from .values import Fill, fill_of, in_other_places, is_constant, numel
+from .values import in_other_places, is_constant, numel
 
 _PRODUCTS = frozenset(("linear", "matmul", "conv", "conv_transpose", "einsum", "embedding"))
 _OF_TWO = frozenset(("mul", "add", "sub", "div"))
@@ -44,14 +44,6 @@ class Link:
     def side(self, which: int) -> tuple[int, ...]:
         """The calls of one side."""
         return self.right if which else self.left
-
-
-@dataclass
-class Flow:
-    """Producers and consumers of each tensor. A call that hands its argument on as it is makes nothing."""
-
-    makers: dict[int, list[int]] = field(default_factory=dict)
-    users: dict[int, list[int]] = field(default_factory=dict)
 
 
 class Pairing:
@@ -157,20 +149,7 @@ class Pairing:
         """Makers and users of the tensors of one side."""
         found = self._flow[which]
         if found is None:
-            found = self._flow[which] = Flow()
-            tree = self.trees[which]
-            for index in range(len(tree)):
-                into = {slot.tensor for slot in tree.inputs(index)}
-                for tensor in dict.fromkeys(slot.tensor for slot in tree.outputs(index)):
-                    if tensor not in into:
-                        found.makers.setdefault(tensor, []).append(index)
-                for tensor in into:
-                    found.users.setdefault(tensor, []).append(index)
-            unseen = _unseen(tree, found)
-            tree.same.update(unseen)
-            for tensor, twin in (*_marked(tree, found), *unseen, *_written(tree, found)):
-                for flows in (found.makers, found.users):
-                    flows[tensor] = flows[twin] = sorted({*flows.get(tensor, ()), *flows.get(twin, ())})
+            found = self._flow[which] = flow_of(self.trees[which])
         return found
 
     @property
@@ -202,7 +181,7 @@ class Pairing:
     def _flow_of(self, which: int) -> tuple[set[int], set[int]]:
         found = self._flowing[which]
         if found is None:
-            found = self._flowing[which] = _flowing(self.trees[which])
+            found = self._flowing[which] = flowing(self.trees[which])
         return found
 
     def is_of_flow(self, which: int, index: int) -> bool:
@@ -428,89 +407,3 @@ class Pairing:
                 return tensor
             tensor = into[0].tensor
         return tensor
-
-
-def _unseen(tree: CallTree, flow: Flow) -> list[tuple[int, int]]:
-    """Values that came out of a call, went on by ways that were not recorded (written in place, a written slice, `vmap`), and came
-    in somewhere as if no call had made them: the same bits, taken by nobody before. Each with the number that it came out with.
-    """
-    lost: dict[object, list[tuple[int, int]]] = {}
-    for number, makers in flow.makers.items():
-        tensor = tree.tensor(number)
-        if tensor.fingerprint is not None and number not in flow.users and not tree.children[makers[-1]]:
-            lost.setdefault((tensor.fingerprint, tensor.spec), []).append((makers[-1], number))
-    found = []
-    for number, users in flow.users.items() if lost else ():
-        tensor = tree.tensor(number)
-        if tensor.producer is not None or number in flow.makers:
-            continue
-        before = [item for item in lost.get((tensor.fingerprint, tensor.spec), ()) if item[0] < users[0]]
-        if before:
-            found.append((number, max(before)[1]))
-    return found
-
-
-def _written(tree: CallTree, flow: Flow) -> list[tuple[int, int]]:
-    """Values that a call left, by writing to a view, in what the view is of; each with the number that the view came out with. And
-    results of several parts (jagged tensors), which have a number for each time they are seen.
-    """
-    found = []
-    for number in flow.users:
-        producer = tree.tensor(number).producer
-        maker = None if producer is None or number in flow.makers else tree.position.get(producer)
-        given = {slot.tensor for slot in tree.outputs(maker)} if maker is not None else set()
-        if maker is None or len(given) != 1 or number in given:
-            continue
-        result, parts = given.pop(), tree.tensor(number).parts
-        if tree.calls[maker].mutates or (parts and parts == tree.tensor(result).parts):
-            found.append((number, result))
-    return found
-
-
-def _flowing(tree: CallTree) -> tuple[set[int], set[int]]:
-    """The tensors that come from the numbers of the network or its data, not from nothing, from places or from answers; and the
-    answers and indices that come from these.
-    """
-    found: set[int] = set()
-    decided: set[int] = set()
-    for index, call in enumerate(tree.calls):
-        into = tree.inputs(index)
-        for slot in into:
-            tensor = tree.tensor(slot.tensor)
-            lone = numel(tensor) == 1 and slot.part is Part.INPUT and not tensor.requires_grad  # a factor, a fill value
-            if tensor.producer is None and _is_number(tensor) and not lone:
-                found.add(slot.tensor)
-        if operation(call) in MAKING:
-            continue
-        if any(slot.tensor in found for slot in into):
-            found.update(slot.tensor for slot in tree.outputs(index) if _is_number(tree.tensor(slot.tensor)))
-        if any(slot.tensor in found or slot.tensor in decided for slot in into):
-            decided.update(slot.tensor for slot in tree.outputs(index) if slot.tensor not in found)
-    return found, decided
-
-
-def _is_number(tensor: Tensor) -> bool:
-    """Is it a tensor of numbers, and no indices, answers or mask?"""
-    if tensor.spec.dtype not in UNITS:
-        return False
-    return tensor.statistics is None or fill_of(tensor.statistics, numel(tensor)) is not Fill.PURE
-
-
-def _marked(tree: CallTree, flow: Flow) -> list[tuple[int, int]]:
-    """Values that were marked after they were made (`requires_grad_`, the end of an autograd function): they have numbers of their
-    own, which their makers have not put out. Each with the number that these have put out.
-    """
-    found = []
-    for number in dict.fromkeys((*flow.users, *flow.makers)):
-        tensor = tree.tensor(number)
-        maker = None if tensor.producer is None else tree.position.get(tensor.producer)
-        if maker is None or maker in flow.makers.get(number, ()):
-            continue
-        for slot in tree.outputs(maker):
-            other = tree.tensor(slot.tensor)
-            if other.requires_grad != tensor.requires_grad and (other.spec, other.statistics, other.fingerprint) == (
-                tensor.spec, tensor.statistics, tensor.fingerprint
-            ):  # fmt: skip
-                found.append((number, slot.tensor))
-                break
-    return found

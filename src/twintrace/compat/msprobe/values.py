@@ -153,7 +153,7 @@ def sample(folder: Path, name: str) -> bytes | None:
 
 
 def _checksums(file: BinaryIO) -> bytes | None:
-    """Those of shape and strides, and of the values."""
+    """Checksums of shape and strides, and of the values."""
     try:
         with zipfile.ZipFile(file) as archive:
             members = {info.filename.partition("/")[2]: info for info in archive.infolist()}
