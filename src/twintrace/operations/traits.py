@@ -34,7 +34,7 @@ class Traits:
     moves: bool = False
     """It only moves or copies values, or makes them from its settings."""
     views: bool = False
-    """What it moves may share its memory."""
+    """Its result may share memory with what it moves."""
     affine: bool = False
     """Its gradient does not depend on the values that it takes, but for masks."""
     decides: bool = False
