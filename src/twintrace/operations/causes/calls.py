@@ -14,11 +14,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ...model.records import Call
-from ...model.sites import Phase
 from ...model.values import tensor_slots
 from ..candidates import SIDES, Candidate, Cause, call_text, exchanged, with_substitute
 from ..meanings import Argument, Meaning, Operand, told
 from ..sides import outputs_of
+from ..steps import STEPS
 from ..variants import variants
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def lone_calls(search: Search, which: int, every: bool = False) -> Iterator[Cand
             continue
         text, advice = f"only the {SIDES[which]} {_deed(search, which, meaning)}", _ADVICE[which]
         calls = (search.slices[which].calls[place],)
-        if calls[0].site.phase is Phase.UPDATE:
+        if meaning.operation in STEPS:  # of a step's kernels each is a call of its own
             text = f"only the {SIDES[which]} updates it: with a gradient of zeros too it decays, and the other side has none"
             advice = f"leave it out of the {SIDES[which]}'s optimizer, or give it a gradient of zeros on the other side"
         at = ((), calls) if which else (calls, ())
