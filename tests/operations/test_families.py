@@ -139,7 +139,7 @@ def test_elementary_operations_in_one_call():
 @pytest.mark.parametrize("name", ["torch.Tensor.view", "Flatten", "mindspore.ops.Reshape", "torch.Tensor.transpose"])
 def test_what_only_moves_values_has_no_excuse(name):
     """It rounds nothing."""
-    assert traits_named(name) == Traits(moves=True, affine=True)
+    assert traits_named(name) == Traits(moves=True, views=True, affine=True)
 
 
 def test_of_a_name_that_no_table_has_nothing_is_assumed():
